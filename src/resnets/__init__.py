@@ -1,0 +1,81 @@
+"""Deep residual networks of both papers: build, train, test, explain, reproduce.
+
+>>> import resnets
+>>> net = resnets.create("preresnet164", num_classes=100)
+
+torch is imported by what needs it, not by `import resnets`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from resnets.errors import UserError
+from resnets.spec import Conv1x1, Dropout, ExclusiveGate, Identity, Plain, Scale, ShortcutGate, Spec
+from resnets.zoo import list_models, spec_of
+
+if TYPE_CHECKING:
+    import torch
+
+    from resnets.analysis.complexity import complexity
+    from resnets.interop.weights import load, load_weights, save_weights
+    from resnets.nn import ResNet
+
+__version__ = "0.1.0"
+
+_LAZY = {  # what imports torch, and where it lives
+    "ResNet": "resnets.nn",
+    "complexity": "resnets.analysis.complexity",
+    "load": "resnets.interop.weights",
+    "load_weights": "resnets.interop.weights",
+    "save_weights": "resnets.interop.weights",
+}
+
+__all__ = [
+    "Conv1x1",
+    "Dropout",
+    "ExclusiveGate",
+    "Identity",
+    "Plain",
+    "ResNet",
+    "Scale",
+    "ShortcutGate",
+    "Spec",
+    "UserError",
+    "__version__",
+    "complexity",
+    "create",
+    "list_models",
+    "load",
+    "load_weights",
+    "save_weights",
+    "spec_of",
+]
+
+
+def create(
+    name: str,
+    *,
+    seed: int | None = None,
+    generator: torch.Generator | None = None,
+    device: torch.device | str | None = None,
+    dtype: torch.dtype | None = None,
+    **changes: Any,
+) -> ResNet:
+    """Build a network by name, initialised as the papers do.
+
+    `changes` are the fields of `Spec` (`num_classes=100`, `order="bn_after_add"`,
+    `shortcut=ExclusiveGate(bias=-6)`, `stem="cifar"`, `blocks=`, `widths=` ...) and `depth=`.
+    `seed` or `generator` makes the initial weights reproducible.
+    """
+    chosen = spec_of(name, **changes)
+    from resnets.nn import build
+
+    return build(chosen, seed=seed, generator=generator, device=device, dtype=dtype)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'resnets' has no attribute {name!r}")
+    return getattr(importlib.import_module(_LAZY[name]), name)

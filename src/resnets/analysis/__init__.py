@@ -1,0 +1,1 @@
+"""What a network does: its cost, and how signals travel through it."""

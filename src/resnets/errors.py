@@ -1,0 +1,21 @@
+"""The one exception that a user's mistake raises."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class UserError(ValueError):
+    """Bad input, told in one sentence: what is wrong, where, and what to do about it.
+
+    The command line prints it without a traceback and exits with code 2.
+    """
+
+
+def one_of(what: str, value: object, known: Iterable[str]) -> UserError:
+    """The error for a word that is not among the known ones, with the nearest first."""
+    known = list(known)
+    near = difflib.get_close_matches(str(value), known, n=3, cutoff=0.6)
+    advice = f"did you mean {' or '.join(near)}?" if near else f"choose one of {', '.join(known)}."
+    return UserError(f"unknown {what} {value!r}: {advice}")

@@ -1,0 +1,1 @@
+"""Weights in and out: our own files, and those of other libraries."""

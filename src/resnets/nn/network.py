@@ -1,0 +1,149 @@
+"""The network: stem, a flat sequence of units, head."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from resnets.errors import UserError
+from resnets.nn.shortcuts import Gate
+from resnets.nn.unit import Unit, activation
+from resnets.spec import ORDERS, Spec
+
+
+class Stem(nn.Sequential):
+    """3x3 for small images, 7x7/2 and 3x3/2 max pooling for large ones; BN, ReLU behind the convolution."""
+
+    def __init__(self, net: Spec) -> None:
+        super().__init__()
+        out = net.widths[0]
+        large = net.stem == "imagenet"
+        kernel, stride = (7, 2) if large else (3, 1)
+        self.add_module("conv", nn.Conv2d(net.in_channels, out, kernel, stride, kernel // 2, bias=False))
+        if net.stem_activation:
+            self.add_module("act", activation(("bn", "relu"), out, net))
+        if large:
+            self.add_module("pool", nn.MaxPool2d(3, 2, 1))
+
+
+class UnitShape(NamedTuple):
+    into: int  # channels that the unit reads
+    width: int  # filters inside
+    stride: int
+    first: bool  # right after a stem that has already activated
+
+
+def unit_shapes(spec: Spec) -> Iterator[UnitShape]:
+    """The units of a net in order: the first of each later stage halves the map."""
+    into = spec.widths[0]
+    for stage, (units, width) in enumerate(zip(spec.blocks, spec.widths, strict=True)):
+        for i in range(units):
+            yield UnitShape(into, width, 2 if i == 0 and stage else 1, stage == i == 0 and spec.stem_activation)
+            into = width * spec.expansion
+
+
+class ResNet(nn.Module):
+    """A network of the papers, as its spec says.
+
+    `units` is flat, so that its index is the papers' l. In pre-activation nets the activation that the
+    first unit would have applied stands in the stem, and the one that a next unit would have applied
+    closes the net (`last`).
+    """
+
+    def __init__(self, spec: Spec) -> None:
+        super().__init__()
+        self.spec = spec
+        self.stem = Stem(spec)
+        self.units = nn.Sequential(*(Unit(spec, *shape) for shape in unit_shapes(spec)))
+        channels = spec.widths[-1] * spec.expansion
+        self.last = activation(ORDERS[spec.order].before, channels, spec)
+        self.classifier = nn.Linear(channels, spec.num_classes)
+
+    @property
+    def stages(self) -> tuple[tuple[Unit, ...], ...]:
+        """The units of each map size."""
+        units = iter(self.units)
+        return tuple(tuple(next(units) for _ in range(n)) for n in self.spec.blocks)  # type: ignore[misc]
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.forward_head(self.forward_features(x))
+
+    def forward_features(self, x: Tensor) -> Tensor:
+        """The last map, as the pooling sees it."""
+        return self.last(self.units(self.stem(self.checked(x))))
+
+    def forward_head(self, x: Tensor) -> Tensor:
+        """Class scores from the last map: global average pooling and the linear classifier."""
+        return self.classifier(x.mean((2, 3)))
+
+    def forward_units(self, x: Tensor) -> list[Tensor]:
+        """x_0 (what the first unit reads) to x_L (what the last unit leaves)."""
+        maps = [self.stem(self.checked(x))]
+        for unit in self.units:
+            maps.append(unit(maps[-1]))
+        return maps
+
+    def checked(self, x: Tensor) -> Tensor:
+        """The nets are fully convolutional, but a map of one pixel cannot be halved."""
+        spec = self.spec
+        if x.dim() != 4 or x.shape[1] != spec.in_channels:
+            raise UserError(
+                f"{spec.name} reads batches of shape (N, {spec.in_channels}, height, width), not {tuple(x.shape)}."
+            )
+        if min(x.shape[2:]) < spec.min_size:
+            raise UserError(
+                f"{spec.name} halves the map {spec.halvings} times and needs images of at least "
+                f"{spec.min_size}x{spec.min_size} pixels, not {x.shape[2]}x{x.shape[3]}; enlarge them"
+                + (" or create the net with stem='cifar'." if spec.stem == "imagenet" else ".")
+            )
+        return x
+
+    def extra_repr(self) -> str:
+        return self.spec.name
+
+
+def initialize(net: ResNet, generator: torch.Generator | None = None) -> ResNet:
+    """He's normal for convolutions (fan-out), 1 and 0 for BN, +-1/sqrt(fan_in) and 0 for the classifier."""
+    with torch.no_grad():
+        for module in net.modules():
+            match module:
+                case nn.Conv2d():
+                    fan_out = math.prod(module.kernel_size) * module.out_channels
+                    module.weight.normal_(0, math.sqrt(2 / fan_out), generator=generator)
+                    if isinstance(module, Gate) and module.bias is not None:
+                        module.bias.fill_(module.initial_bias)
+                case nn.BatchNorm2d():
+                    module.reset_parameters()
+                case nn.Linear():
+                    bound = 1 / math.sqrt(module.in_features)
+                    module.weight.uniform_(-bound, bound, generator=generator)
+                    module.bias.zero_()
+    return net
+
+
+def build(
+    spec: Spec,
+    *,
+    seed: int | None = None,
+    generator: torch.Generator | None = None,
+    device: torch.device | str | None = None,
+    dtype: torch.dtype | None = None,
+) -> ResNet:
+    """The network of a spec, initialised.
+
+    The random numbers are drawn on the CPU in float32 whatever device and dtype the net ends on, so that
+    one seed gives one net.
+    """
+    if seed is not None and generator is not None:
+        raise UserError("give seed or generator, not both.")
+    if seed is not None:
+        generator = torch.Generator().manual_seed(seed)
+    with torch.device("meta"):  # no default initialisation, which would draw random numbers for nothing
+        net = ResNet(spec)
+    if device is not None and torch.device(device).type == "meta":
+        return net.to(dtype=dtype) if dtype else net
+    return initialize(net.to_empty(device="cpu"), generator).to(device=device, dtype=dtype)

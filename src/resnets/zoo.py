@@ -1,0 +1,159 @@
+"""The named networks of the papers: one table, no torch.
+
+`NETWORKS` maps a name to its `Spec`. 20 to 110 and 1202 layers are two-layer nets for CIFAR, 164 and
+1001 bottlenecks for CIFAR (both 6n+2 and 9n+2 fit some of these depths, so the table decides), 18 to
+200 the ImageNet nets.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+from collections.abc import Iterable
+from typing import Any
+
+from resnets.errors import UserError, one_of
+from resnets.spec import KERNELS, Plain, Shortcut, Spec, parse_shortcut
+
+CIFAR_WIDTHS = (16, 32, 64)
+IMAGENET_WIDTHS = (64, 128, 256, 512)
+
+CIFAR = {  # layers -> kernels
+    20: "basic",
+    32: "basic",
+    44: "basic",
+    56: "basic",
+    110: "basic",
+    164: "bottleneck",
+    1001: "bottleneck",
+    1202: "basic",
+}
+IMAGENET = {  # layers -> kernels, units in each stage
+    18: ("basic", (2, 2, 2, 2)),
+    34: ("basic", (3, 4, 6, 3)),
+    50: ("bottleneck", (3, 4, 6, 3)),
+    101: ("bottleneck", (3, 4, 23, 3)),
+    152: ("bottleneck", (3, 8, 36, 3)),
+    200: ("bottleneck", (3, 24, 36, 3)),
+}
+PLAIN = (20, 32, 44, 56, 110, 18, 34)
+
+
+def blocks_of(depth: int, kernels: tuple[int, ...], stages: int = 3) -> tuple[int, ...]:
+    """Units in each of equal stages for a net of `depth` layers: 6n+2, 9n+2, 3n+2 in three stages.
+
+    1001 is the papers' own count: 333 bottlenecks are 999 layers, and with the first and the last 1001.
+    """
+    step = len(kernels) * stages
+    n, rest = divmod(depth - 2, step)
+    if n < 1 or rest:
+        low = max(n, 1)
+        raise UserError(
+            f"depth {depth} is impossible: {stages} equal stages of {len(kernels)}-layer units make {step}n+2 layers; "
+            f"the nearest are {step * low + 2} and {step * (low + 1) + 2}."
+        )
+    return (n,) * stages
+
+
+def _table() -> dict[str, Spec]:
+    nets = []
+    for depth, block in [*CIFAR.items(), ("110_1layer", "one_layer")]:
+        kernels = KERNELS[block]
+        layers = int(str(depth).split("_")[0])
+        net = Spec(
+            name=f"resnet{depth}",
+            stem="cifar",
+            blocks=blocks_of(layers, kernels),
+            widths=CIFAR_WIDTHS,
+            kernels=kernels,
+            resize="project" if block == "bottleneck" else "pad",
+            stride_on="1x1",
+        )
+        nets += [net, dataclasses.replace(net, name=f"pre{net.name}", order="full_preact")]
+    for depth, (block, blocks) in IMAGENET.items():
+        net = Spec(
+            name=f"resnet{depth}",
+            stem="imagenet",
+            blocks=blocks,
+            widths=IMAGENET_WIDTHS,
+            kernels=KERNELS[block],
+            resize="project",
+            num_classes=1000,
+        )
+        nets += [net, dataclasses.replace(net, name=f"pre{net.name}", order="full_preact")]
+    table = {net.name: net for net in nets}
+    for depth in PLAIN:
+        net = table[f"resnet{depth}"]
+        table[f"plain{depth}"] = dataclasses.replace(net, name=f"plain{depth}", shortcut=Plain())
+    return {name: table[name] for name in sorted(table, key=_by_family_and_depth)}
+
+
+def _by_family_and_depth(name: str) -> tuple[int, int, str]:
+    family = name.rstrip("0123456789_layer") or name
+    digits = name.removesuffix("_1layer").lstrip("abcdefghijklmnopqrstuvwxyz")
+    return ("resnet", "preresnet", "plain").index(_family(name)), int(digits), family
+
+
+def _family(name: str) -> str:
+    return "plain" if name.startswith("plain") else "preresnet" if name.startswith("pre") else "resnet"
+
+
+NETWORKS: dict[str, Spec] = _table()
+
+
+def list_models(pattern: str = "*") -> list[str]:
+    """The names that match a shell pattern: `list_models("preresnet*")`."""
+    return [name for name in NETWORKS if fnmatch.fnmatchcase(name, pattern)]
+
+
+def spec_of(name: str, **changes: Any) -> Spec:
+    """The named network's spec, with fields replaced.
+
+    Besides the fields of `Spec`: `depth=` sets equal stages from a number of layers; `blocks=` may be one
+    number for all stages; `kernels=` may be a word (`"bottleneck"`); `shortcut=` may be text
+    (`"exclusive_gate:-6"`).
+    """
+    if name not in NETWORKS:
+        raise _unknown(name)
+    base = NETWORKS[name]
+    fields = {f.name for f in dataclasses.fields(Spec)} - {"name"}
+    for key in changes:
+        if key not in fields | {"depth"}:
+            raise one_of("option", key, sorted(fields | {"depth"}))
+    if isinstance(kernels := changes.get("kernels"), str):
+        if kernels not in KERNELS:
+            raise one_of("kernels", kernels, KERNELS)
+        changes["kernels"] = KERNELS[kernels]
+    if isinstance(shortcut := changes.get("shortcut"), str):
+        changes["shortcut"] = parse_shortcut(shortcut)
+    elif isinstance(shortcut, type) and issubclass(shortcut, Shortcut):
+        changes["shortcut"] = shortcut()
+    for key in ("widths", "kernels", "blocks"):
+        if isinstance(changes.get(key), Iterable) and not isinstance(changes[key], str):
+            changes[key] = tuple(changes[key])
+    stages = len(changes.get("widths") or base.widths)
+    if "depth" in changes:
+        changes["blocks"] = _blocks_for_depth(base, stages, changes)
+    elif isinstance(blocks := changes.get("blocks"), int):
+        changes["blocks"] = (blocks,) * stages
+    return dataclasses.replace(base, **changes)
+
+
+def _blocks_for_depth(base: Spec, stages: int, changes: dict[str, Any]) -> tuple[int, ...]:
+    depth = changes.pop("depth")
+    if "blocks" in changes:
+        raise UserError("give depth or blocks, not both.")
+    if base.stem == "imagenet" and len(set(base.blocks)) > 1:
+        raise UserError(f"{base.name} has stages of unequal length, so depth alone does not fix it; give blocks.")
+    if isinstance(depth, bool) or not isinstance(depth, int):
+        raise UserError(f"depth must be a whole number, not {depth!r}.")
+    return blocks_of(depth, changes.get("kernels", base.kernels), stages)
+
+
+def _unknown(name: str) -> UserError:
+    error = one_of("network", name, NETWORKS)
+    family = _family(str(name))
+    digits = str(name).removeprefix(family)
+    if digits.isdigit() and (int(digits) - 2) % 6 == 0 and int(digits) > 2:
+        return UserError(f"{error} A two-layer CIFAR net of {digits} layers is {family}20 with depth={digits}.")
+    return error
