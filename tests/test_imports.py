@@ -1,0 +1,47 @@
+"""The direction of imports between the rooms, read from the source."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import resnets
+
+ROOT = Path(resnets.__file__).parent
+# room -> rooms of the package that it may import at module level or inside functions
+ALLOWED = {
+    "errors": set(),
+    "spec": {"errors"},
+    "zoo": {"errors", "spec"},
+    "nn": {"errors", "spec"},
+    "analysis": {"errors", "spec", "nn"},
+    "interop": {"errors", "spec", "zoo", "nn"},
+    "describe": {"errors", "spec", "zoo", "nn", "analysis", "interop"},
+}
+FREE = {"__init__", "__main__", "cli"}  # the front doors see everything, and nobody sees them
+
+
+def imports(path: Path) -> set[str]:
+    """The rooms of the package that a file imports."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "resnets":
+            parts = node.module.split(".")[1:]
+            found |= {parts[0]} if parts else {alias.name for alias in node.names}
+        elif isinstance(node, ast.Import):
+            found |= {a.name.split(".")[1] for a in node.names if a.name.startswith("resnets.")}
+    return found - {"__version__"}
+
+
+def test_rooms_import_in_one_direction():
+    for path in ROOT.rglob("*.py"):
+        room = path.relative_to(ROOT).parts[0].removesuffix(".py")
+        if room in FREE:
+            continue
+        assert room in ALLOWED, f"{room} is a new room: say here what it may import"
+        assert imports(path) <= ALLOWED[room] | {room}, path.relative_to(ROOT)
+
+
+def test_importing_the_package_does_not_import_torch():
+    code = "import sys, resnets; resnets.list_models(); print('torch' in sys.modules, 'rich' in sys.modules)"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).split() == ["False", "False"]
