@@ -16,6 +16,11 @@ ALLOWED = {
     "nn": {"errors", "spec"},
     "analysis": {"errors", "spec", "nn"},
     "interop": {"errors", "spec", "zoo", "nn"},
+    "data": {"errors"},
+    "engine": {"errors", "spec", "nn"},
+    "evaluate": {"errors", "spec", "nn", "data", "interop"},
+    "runs": {"errors", "spec", "training"},  # recipes are data
+    "training": {"errors", "spec", "zoo", "nn", "data", "engine", "evaluate", "interop", "runs"},
     "describe": {"errors", "spec", "zoo", "nn", "analysis", "interop"},
 }
 FREE = {"__init__", "__main__", "cli"}  # the front doors see everything, and nobody sees them

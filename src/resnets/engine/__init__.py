@@ -1,0 +1,1 @@
+"""How it runs fast. The networks in `nn` do not know that this room exists."""

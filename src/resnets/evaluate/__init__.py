@@ -1,0 +1,1 @@
+"""The papers' ways of testing a network."""

@@ -1,0 +1,69 @@
+"""The error of a network on images, with the interval that so many images allow."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+
+@dataclass(frozen=True)
+class Score:
+    """How many of `images` a network got wrong, and its mean cross-entropy on them."""
+
+    images: int
+    wrong: int
+    loss: float
+
+    @property
+    def error(self) -> float:
+        """Error in per cent."""
+        return 100 * self.wrong / self.images
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Wilson's 95 % interval of the error in per cent."""
+        n, p, z = self.images, self.wrong / self.images, 1.959963984540054
+        middle = (p + z * z / (2 * n)) / (1 + z * z / n)
+        half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+        return 100 * max(middle - half, 0.0), 100 * min(middle + half, 1.0)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "error": self.error, "interval": list(self.interval)}
+
+    def __str__(self) -> str:
+        low, high = self.interval
+        return f"error {self.error:.2f} % (95 % interval {low:.2f} to {high:.2f}, {self.wrong} of {self.images} wrong)"
+
+
+def evaluate(
+    net: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    normalize: Callable[[Tensor], Tensor],
+    *,
+    batch: int = 500,
+    device: torch.device | str = "cpu",
+    advance: Callable[[int], None] = lambda done: None,
+) -> Score:
+    """One view of each uint8 image, in eval mode; the net is left in the mode it came in."""
+    wrong, loss = 0, 0.0
+    training = net.training
+    net.eval()
+    try:
+        with torch.no_grad():
+            for start in range(0, len(images), batch):
+                x = normalize(images[start : start + batch].to(device))
+                y = labels[start : start + batch].to(device)
+                out = net(x.contiguous(memory_format=torch.channels_last)).float()
+                wrong += int((out.argmax(1) != y).sum())
+                loss += float(functional.cross_entropy(out, y, reduction="sum"))
+                advance(min(start + batch, len(images)))
+    finally:
+        net.train(training)
+    return Score(len(images), wrong, loss / max(len(images), 1))

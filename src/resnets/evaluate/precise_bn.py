@@ -1,0 +1,29 @@
+"""BN's statistics taken anew over training images with the final weights, as the authors did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+
+def precise_bn(net: nn.Module, batches: Iterable[Tensor]) -> None:
+    """Replace each BN's running mean and variance by their plain averages over the batches."""
+    norms = [m for m in net.modules() if isinstance(m, nn.BatchNorm2d)]
+    if not norms:
+        return
+    momenta = [m.momentum for m in norms]
+    training = net.training
+    try:
+        for norm in norms:
+            norm.reset_running_stats()
+            norm.momentum = None  # PyTorch's word for a cumulative average
+        net.train()
+        with torch.no_grad():
+            for x in batches:
+                net(x)
+    finally:
+        for norm, momentum in zip(norms, momenta, strict=True):
+            norm.momentum = momentum
+        net.train(training)

@@ -1,0 +1,229 @@
+"""A run: its identity, its folder, its metrics, where it came from. No torch here.
+
+runs/preresnet20-cifar10-cifar-quick-s0-1a2b3c4d/
+    config.json         what makes it this run, and the versions and the machine it began on
+    metrics.jsonl       a line a log step, an epoch, an evaluation
+    checkpoints/        the last two
+    final.safetensors   the network
+    result.json         its error, once it is finished
+    curves.svg
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+import re
+import shlex
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from resnets.errors import UserError
+from resnets.spec import Spec
+from resnets.training.recipe import RECIPES, Recipe, recipe_of
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What makes a run different from another. Two equal ones give the same numbers on the same machine."""
+
+    spec: Spec
+    data: str  # as the user named it
+    digest: str  # of its pixels and labels
+    recipe: Recipe
+    seed: int
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "network": self.spec.to_dict(),
+            "data": {"name": self.data, "digest": self.digest},
+            "recipe": self.recipe.to_dict(),
+            "seed": self.seed,
+        }
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Identity:
+        recipe = dict(data["recipe"])
+        name = recipe.pop("name")
+        base = RECIPES.get(name, Recipe(name))
+        source = data["data"]
+        return cls(
+            Spec.from_dict(data["network"]), source["name"], source["digest"], recipe_of(base, **recipe), data["seed"]
+        )
+
+    @property
+    def slug(self) -> str:
+        """A readable name, unique by the hash of everything at its end."""
+        text = json.dumps(self.to_dict(), sort_keys=True)
+        words = [self.spec.name, self.data, self.recipe.name, f"s{self.seed}"]
+        readable = re.sub(r"[^A-Za-z0-9_.-]+", "_", "-".join(words))
+        return f"{readable}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+class Run:
+    """A run's folder."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config_path = path / "config.json"
+        self.metrics_path = path / "metrics.jsonl"
+        self.result_path = path / "result.json"
+        self.checkpoints = path / "checkpoints"
+        self.weights = path / "final.safetensors"
+        self.curves = path / "curves.svg"
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.path)!r})"
+
+    @property
+    def config(self) -> dict[str, Any]:
+        return self._read(self.config_path)
+
+    @property
+    def identity(self) -> Identity:
+        return Identity.from_dict(self.config["run"])
+
+    @property
+    def result(self) -> dict[str, Any] | None:
+        """What it came to, or None while it is not finished."""
+        return self._read(self.result_path) if self.result_path.exists() else None
+
+    @property
+    def exists(self) -> bool:
+        return self.config_path.exists()
+
+    def _read(self, path: Path) -> dict[str, Any]:
+        try:
+            return json.loads(path.read_text())
+        except (OSError, ValueError) as error:
+            raise UserError(f"{path} cannot be read as JSON ({error}); is {self.path} the folder of a run?") from None
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """All lines that were wholly written."""
+        if not self.metrics_path.exists():
+            return []
+        return list(_whole_lines(self.metrics_path))
+
+    def cut_metrics(self, step: int) -> None:
+        """Drop what was logged after the checkpoint of `step`: it will be logged again."""
+        kept = [line for line in self.metrics() if line["step"] <= step]
+        data = "".join(json.dumps(line) + "\n" for line in kept)
+        temporary = self.metrics_path.with_suffix(".part")
+        temporary.write_text(data)
+        os.replace(temporary, self.metrics_path)
+
+    def open_metrics(self) -> IO[str]:
+        return self.metrics_path.open("a")
+
+    def lock(self) -> Any:
+        """Refuse a second process on the same folder, where the system can; held until the result is closed."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        handle = (self.path / ".lock").open("w")
+        try:
+            import fcntl
+        except ImportError:  # not on Windows
+            return handle
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            sentence = f"another process is training in {self.path}; wait for it or choose another --out."
+            raise UserError(sentence) from None
+        return handle
+
+
+def _whole_lines(path: Path) -> Iterable[dict[str, Any]]:
+    for line in path.read_text(errors="replace").splitlines():
+        try:
+            yield json.loads(line)
+        except ValueError:  # cut short by a kill
+            return
+
+
+def find(root: Path) -> list[Run]:
+    """The runs in a folder, or the folder itself if it is one."""
+    if not root.exists():
+        raise UserError(f"{root} does not exist; `resnets train` makes runs there, or name another folder.")
+    if (root / "config.json").exists():
+        return [Run(root)]
+    return [Run(path.parent) for path in sorted(root.glob("*/config.json"))]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Several seeds of one thing, as the papers give it: the median, and mean +- standard deviation."""
+
+    values: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.values)
+
+    @property
+    def mean(self) -> float:
+        return statistics.fmean(self.values)
+
+    @property
+    def std(self) -> float:
+        return statistics.stdev(self.values) if len(self.values) > 1 else 0.0
+
+    def __str__(self) -> str:
+        if len(self.values) == 1:
+            return f"{self.median:.2f} %"
+        return f"median {self.median:.2f} % ({self.mean:.2f} +- {self.std:.2f}, {len(self.values)} runs)"
+
+
+# --- provenance -------------------------------------------------------------------------------
+
+
+def provenance() -> dict[str, Any]:
+    """Versions, machine, commit and command: what a reader of a number needs in order to trust it."""
+    versions = {name: _version(name) for name in ("resnets", "torch", "numpy")}
+    return {
+        "command": shlex.join(["resnets", *sys.argv[1:]]) if Path(sys.argv[0]).name in _COMMANDS else "(Python)",
+        "commit": commit(),
+        "versions": {**versions, "python": platform.python_version()},
+        "machine": {"system": f"{platform.system()} {platform.machine()}", "cpu": _cpu(), "cores": os.cpu_count()},
+    }
+
+
+_COMMANDS = ("resnets", "__main__.py")
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def commit() -> str | None:
+    """The commit of the source that runs, with a + where it was changed since; None outside a checkout."""
+    here = Path(__file__).parent
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        if Path(git("rev-parse", "--show-toplevel")) not in here.parents:
+            return None
+        return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "--", ".") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def _cpu() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or "unknown"

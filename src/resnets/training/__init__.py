@@ -1,0 +1,1 @@
+"""Training: recipes as data, the schedule, the loop, checkpoints, more than one device."""

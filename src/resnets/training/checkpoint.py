@@ -1,0 +1,112 @@
+"""Checkpoints that survive a kill at any moment: written aside, flushed, renamed, checked when read.
+
+A file's name ends in the start of the SHA-256 of its bytes, so that one cut short or overwritten is
+recognised without a second file that could be lost. The last two are kept.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import tempfile
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+from torch import Tensor
+
+from resnets.errors import UserError
+
+KEEP = 2
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    step: int
+    tensors: dict[str, Tensor]
+    state: dict[str, Any]  # plain data
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """All of the data under that name, or nothing and the file that was there before."""
+    try:
+        handle, temporary = tempfile.mkstemp(prefix=".", suffix=".part", dir=path.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.chmod(temporary, 0o644)
+            os.replace(temporary, path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+        _flush_folder(path.parent)
+    except OSError as error:
+        raise disk_error(path, error) from error
+
+
+def disk_error(path: Path, error: OSError) -> UserError:
+    """What a failed write means for the user."""
+    why = "the disk is full" if error.errno == errno.ENOSPC else (error.strerror or str(error)).lower()
+    return UserError(f"cannot write {path}: {why}; earlier files are intact, so make room and run the command again.")
+
+
+def _flush_folder(folder: Path) -> None:
+    """Make the rename itself durable, where the system lets a folder be opened."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(handle)
+    except OSError:
+        pass
+    finally:
+        os.close(handle)
+
+
+def save(folder: Path, checkpoint: Checkpoint) -> Path:
+    """Write a checkpoint and drop all but the last two."""
+    metadata = {"step": str(checkpoint.step), "state": json.dumps(checkpoint.state, sort_keys=True)}
+    data = safetensors.torch.save(checkpoint.tensors, metadata)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"step-{checkpoint.step:08d}-{_digest(data)}.safetensors"
+    write_atomically(path, data)
+    for old in found(folder)[KEEP:]:
+        old.unlink(missing_ok=True)
+    for left in folder.glob(".*.part"):  # of a process that was killed while it wrote
+        left.unlink(missing_ok=True)
+    return path
+
+
+def found(folder: Path) -> list[Path]:
+    """The checkpoints of a folder, newest first, readable or not."""
+    return sorted(folder.glob("step-*.safetensors"), reverse=True)
+
+
+def newest(folder: Path, warn: Callable[[str], None] = warnings.warn) -> Checkpoint:
+    """The newest checkpoint that is whole; a broken one is passed over with a warning."""
+    paths = found(folder)
+    for path in paths:
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            warn(f"{path} cannot be read ({error.strerror}); using the checkpoint before it.")
+            continue
+        if path.stem.rpartition("-")[2] != _digest(data):
+            warn(f"{path} is damaged (its checksum does not match); using the checkpoint before it.")
+            continue
+        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])["__metadata__"]
+        return Checkpoint(int(header["step"]), safetensors.torch.load(data), json.loads(header["state"]))
+    what = f"none of its {len(paths)} checkpoints is whole" if paths else "it has no checkpoint"
+    raise UserError(f"the run in {folder.parent} cannot go on: {what}; delete the folder to start over.")
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:16]

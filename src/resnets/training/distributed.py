@@ -1,0 +1,71 @@
+"""More than one device, by PyTorch's own engine: `torchrun -m resnets train ...` starts one process a device."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class Workers:
+    """This process among all; alone it is rank 0 of 1."""
+
+    rank: int = 0
+    world: int = 1
+
+    @property
+    def first(self) -> bool:
+        """Whether this process writes files and speaks."""
+        return self.rank == 0
+
+    def share(self, count: int) -> slice:
+        """This process's contiguous piece of `count` things, equal to within one."""
+        return slice(count * self.rank // self.world, count * (self.rank + 1) // self.world)
+
+    def total(self, *numbers: float) -> list[float]:
+        """The sums of numbers over all processes."""
+        if self.world == 1:
+            return list(numbers)
+        values = torch.tensor(numbers, dtype=torch.float64)
+        if dist.get_backend() == "nccl":
+            values = values.cuda()
+        dist.all_reduce(values)
+        return values.tolist()
+
+    def told(self, value: Value) -> Value:
+        """An object of rank 0's, in every process."""
+        if self.world == 1:
+            return value
+        box: list[Any] = [value]
+        dist.broadcast_object_list(box, 0)
+        return box[0]
+
+
+def start(device: str) -> tuple[Workers, torch.device]:
+    """Join the other processes where torchrun started several, and choose this one's device."""
+    world = int(os.environ.get("WORLD_SIZE", "1"))
+    local = int(os.environ.get("LOCAL_RANK", "0"))
+    if device == "auto":
+        accelerator = torch.accelerator.current_accelerator() if hasattr(torch, "accelerator") else None
+        device = accelerator.type if accelerator is not None else "cpu"
+    chosen = torch.device(device)
+    if chosen.type == "cuda" and chosen.index is None:
+        chosen = torch.device("cuda", local)
+    if chosen.type == "cuda":
+        torch.cuda.set_device(chosen)
+    if world == 1:
+        return Workers(), chosen
+    if not dist.is_initialized():
+        dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo")
+    return Workers(dist.get_rank(), dist.get_world_size()), chosen
+
+
+def stop() -> None:
+    if dist.is_available() and dist.is_initialized():
+        dist.destroy_process_group()

@@ -1,0 +1,243 @@
+"""The training loop. Everything random is a pure function of the seed and the step, so that a run that is cut
+and taken up again ends with the same bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.parallel import DistributedDataParallel
+
+from resnets.data.augment import Augment, Normalize
+from resnets.data.draws import draws
+from resnets.data.images import Images
+from resnets.data.stream import Stream
+from resnets.errors import UserError
+from resnets.evaluate.error import Score, evaluate
+from resnets.evaluate.precise_bn import precise_bn
+from resnets.nn import build
+from resnets.spec import Spec
+from resnets.training.distributed import Workers
+from resnets.training.recipe import Recipe
+from resnets.training.schedule import Schedule
+
+_DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+_SPLIT_SEED = 0  # one validation set for all seeds, so that they can be compared
+
+
+@dataclass(frozen=True)
+class Means:
+    """Means over some steps."""
+
+    loss: float
+    error: float  # per cent
+
+
+class Trainer:
+    """A network in training on one device of `workers`; `step(i)` does step i, `state` holds all that is to be kept."""
+
+    def __init__(
+        self,
+        spec: Spec,
+        data: Images,
+        recipe: Recipe,
+        seed: int,
+        *,
+        device: torch.device | str = "cpu",
+        workers: Workers | None = None,
+    ) -> None:
+        self.recipe, self.seed, self.data = recipe, seed, data
+        self.device, self.workers = torch.device(device), workers or Workers()
+        if recipe.batch < self.workers.world:
+            raise UserError(f"a batch of {recipe.batch} cannot be split over {self.workers.world} processes.")
+
+        train, held = data.split(recipe.validation, _SPLIT_SEED)
+        self.images = torch.from_numpy(data.train_images[train]).to(self.device)
+        self.labels = torch.from_numpy(data.train_labels[train]).to(self.device)
+        self.held = torch.from_numpy(data.train_images[held]), torch.from_numpy(data.train_labels[held])
+        self.stream = Stream(len(train), recipe.batch, seed)
+        self.schedule = Schedule(recipe, len(train))
+        self.normalize = Normalize.of(data, recipe.normalize).to(self.device)
+
+        self.net = build(spec, seed=seed, device=self.device)
+        if recipe.channels_last:
+            self.net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.average = copy.deepcopy(self.net).requires_grad_(False) if recipe.ema else None
+        self.model = self._parallel(self.net)
+        self.optimizer = torch.optim.SGD(
+            self._groups(), recipe.lr, recipe.momentum, nesterov=recipe.nesterov, fused=self.device.type != "mps"
+        )
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=recipe.precision == "fp16")
+        longest = max(self.stream.steps(epoch) for epoch in range(3))
+        self.record = torch.zeros(longest + 1, 2, device=self.device)  # loss and share wrong, each step of an epoch
+
+    def _parallel(self, net: nn.Module) -> nn.Module:
+        if self.workers.world == 1:
+            return net
+        if self.recipe.sync_bn:
+            if self.device.type == "cpu":
+                raise UserError("sync_bn works on GPUs only; leave it off on CPUs.")
+            net = nn.SyncBatchNorm.convert_sync_batchnorm(net)  # type: ignore[no-untyped-call]
+        ids = [self.device.index] if self.device.type == "cuda" else None
+        return DistributedDataParallel(net, device_ids=ids)
+
+    def _groups(self) -> list[dict[str, Any]]:
+        """The Torch code decays everything; `weights` leaves out BN and biases."""
+        decayed: list[nn.Parameter] = []
+        free: list[nn.Parameter] = []
+        for parameter in self.net.parameters():
+            matrix = parameter.dim() > 1 or self.recipe.decay_on == "all"
+            (decayed if matrix else free).append(parameter)
+        groups = [{"params": decayed, "weight_decay": self.recipe.weight_decay}, {"params": free, "weight_decay": 0.0}]
+        return [group for group in groups if group["params"]]
+
+    # --- a step -------------------------------------------------------------------------------
+
+    def step(self, step: int) -> None:
+        """Forward, backward and update for this worker's share of batch `step`."""
+        self.net.train()
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.schedule.lr(step)
+        images, labels = self._batch(step)
+        size = self.recipe.micro_batch or len(labels)
+        parts = list(zip(torch.split(images, size), torch.split(labels, size), strict=True))
+        seen = torch.zeros(2, device=self.device)
+        self.optimizer.zero_grad()
+        for i, (x, y) in enumerate(parts):
+            torch.manual_seed(self._noise(step, i))  # for the dropout shortcut
+            with self._sync(i + 1 == len(parts)):
+                with self._autocast():
+                    out = self.model(x)
+                    loss = functional.cross_entropy(out, y, label_smoothing=self.recipe.label_smoothing)
+                # The processes' gradients are averaged, so each part counts by its share of the whole batch.
+                share = len(y) * self.workers.world / self.recipe.batch
+                torch.autograd.backward(self.scaler.scale(loss * share))
+            with torch.no_grad():
+                wrong = (out.argmax(1) != y).float().mean()
+                seen += torch.stack([loss.detach().float(), wrong]) * (share / self.workers.world)
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        if self.average is not None:
+            self._average(step)
+        self.record[self.stream.place(step)] = seen
+
+    def _batch(self, step: int) -> tuple[Tensor, Tensor]:
+        """This worker's share of a batch, augmented; a batch may end one epoch and begin the next."""
+        augment = Augment(self.normalize, self.seed, self.recipe.pad, self.recipe.flip, self.schedule.size(step))
+        images, labels = [], []
+        for epoch, index in self.stream.batch(step, self.workers.share(self.recipe.batch)):
+            at = index.to(self.device)
+            images.append(augment(self.images.index_select(0, at), index, epoch))
+            labels.append(self.labels.index_select(0, at))
+        x = torch.cat(images)
+        layout = torch.channels_last if self.recipe.channels_last else torch.contiguous_format
+        return x.contiguous(memory_format=layout), torch.cat(labels)
+
+    def _noise(self, step: int, part: int) -> int:
+        return int(draws("noise", self.seed, step, np.array([self.workers.rank << 32 | part]))[0] >> np.uint64(1))
+
+    def _sync(self, last: bool) -> contextlib.AbstractContextManager[None]:
+        """Gradients travel between processes once a step, with the last part."""
+        if last or not isinstance(self.model, DistributedDataParallel):
+            return contextlib.nullcontext()
+        return self.model.no_sync()
+
+    def _autocast(self) -> torch.autocast:
+        dtype = _DTYPES.get(self.recipe.precision)
+        return torch.autocast(self.device.type, dtype or torch.bfloat16, enabled=dtype is not None)
+
+    def _average(self, step: int) -> None:
+        """Weights and BN statistics averaged over steps, over fewer at the start."""
+        assert self.average is not None
+        decay = min(self.recipe.ema, (1 + step) / (10 + step))
+        for mean, now in zip(self.average.state_dict().values(), self.net.state_dict().values(), strict=True):
+            if mean.is_floating_point():
+                mean.lerp_(now, 1 - decay)
+            else:
+                mean.copy_(now)
+
+    # --- what it came to ----------------------------------------------------------------------
+
+    def means(self, first: int, last: int) -> Means:
+        """Means over steps first to last of one epoch, over all workers. A loss that is not finite ends the run."""
+        rows = self.record[self.stream.place(first) : self.stream.place(last) + 1].double().cpu()
+        if self.workers.world > 1:
+            rows = torch.tensor(self.workers.total(*rows.flatten().tolist())).view(-1, 2)
+        for i, loss in enumerate(rows[:, 0].tolist()):
+            if not math.isfinite(loss):
+                raise NotFiniteError(first + i, self.schedule.lr(first + i))
+        loss, wrong = rows.mean(0).tolist()
+        return Means(loss, 100 * wrong)
+
+    @property
+    def tested(self) -> nn.Module:
+        """The network that is tested and kept: the averaged one where there is one."""
+        return self.net if self.average is None else self.average
+
+    def score(self, images: Tensor, labels: Tensor) -> Score:
+        """The error on images, each worker testing its share."""
+        mine = self.workers.share(len(labels))
+        part = evaluate(self.tested, images[mine], labels[mine], self.normalize, device=self.device)
+        wrong, loss = self.workers.total(part.wrong, part.loss * part.images)
+        return Score(len(labels), round(wrong), loss / len(labels))
+
+    def finish(self) -> None:
+        """Precise BN, where the recipe asks for it: on the first images in order, without augmentation."""
+        count, size = min(self.recipe.precise_bn, len(self.images)), self.recipe.batch
+
+        def batches() -> Iterator[Tensor]:
+            for start in range(0, count - count % size or count, size):
+                yield self.normalize(self.images[start : start + size])
+
+        if count:
+            precise_bn(self.tested, batches())
+
+    # --- what is kept -------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Tensor]:
+        """Every tensor that later steps depend on. Random numbers are not among them: they follow from the step."""
+        tensors = {f"net.{k}": v for k, v in self.net.state_dict().items()}
+        if self.average is not None:
+            tensors |= {f"average.{k}": v for k, v in self.average.state_dict().items()}
+        for name, parameter in self.net.named_parameters():
+            if "momentum_buffer" in (held := self.optimizer.state.get(parameter, {})):
+                tensors[f"momentum.{name}"] = held["momentum_buffer"]
+        if self.scaler.is_enabled():
+            tensors["scale"] = torch.tensor([self.scaler.get_scale(), self.scaler.state_dict()["_growth_tracker"]])
+        tensors["record"] = self.record
+        return {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+
+    def load(self, tensors: dict[str, Tensor]) -> None:
+        def part(prefix: str) -> dict[str, Tensor]:
+            return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+
+        self.net.load_state_dict(part("net."))
+        if self.average is not None:
+            self.average.load_state_dict(part("average."))
+        momentum = part("momentum.")
+        for name, parameter in self.net.named_parameters():
+            if name in momentum:  # in the parameter's own memory layout, which decides the order of sums
+                buffer = torch.empty_like(parameter).copy_(momentum[name])
+                self.optimizer.state[parameter] = {"momentum_buffer": buffer}
+        if self.scaler.is_enabled():
+            state = self.scaler.state_dict()
+            state["scale"], state["_growth_tracker"] = float(tensors["scale"][0]), int(tensors["scale"][1])
+            self.scaler.load_state_dict(state)
+        self.record.copy_(tensors["record"])
+
+
+class NotFiniteError(Exception):
+    """The loss of a step is not a finite number."""
+
+    def __init__(self, step: int, lr: float) -> None:
+        super().__init__(f"the loss of step {step} is not finite (learning rate {lr:g})")
+        self.step, self.lr = step, lr

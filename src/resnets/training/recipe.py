@@ -1,0 +1,165 @@
+"""How a network is trained, as frozen data: a table of recipes, no torch here.
+
+Every field is a word or a number, so that a recipe is a row of JSON and each field an option of the
+command line. Spans of training are text: `64000it` iterations, `164ep` epochs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from resnets.errors import UserError, one_of
+
+SCHEDULES = ("multistep", "cosine", "onecycle", "constant")
+CHOICES = {
+    "schedule": SCHEDULES,
+    "decay_on": ("all", "weights"),
+    "flip": ("random", "alternate", "none"),
+    "normalize": ("channel", "pixel"),
+    "precision": ("float32", "bf16", "fp16"),
+}
+
+
+def _field(default: Any, text: str) -> Any:
+    return dataclasses.field(default=default, metadata={"help": text})
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What is done to a network. The defaults are the papers' recipe for CIFAR."""
+
+    name: str
+    length: str = _field("64000it", "how long to train: 64000it or 164ep")
+    batch: int = _field(128, "images in a step, over all devices")
+    micro_batch: int = _field(0, "images a device sees at once, its gradients added up to a batch; 0: its whole share")
+    lr: float = _field(0.1, "learning rate, at its peak where the schedule has one")
+    schedule: str = _field("multistep", "how the learning rate goes")
+    milestones: str = _field("32000it,48000it", "where multistep multiplies the rate by gamma")
+    gamma: float = _field(0.1, "the factor at each milestone")
+    warmup: str = _field("400it", "how long to start at warmup_lr")
+    warmup_lr: float = _field(0.01, "the rate of the warm-up, constant, and then the schedule's at once")
+    peak: float = _field(0.25, "the share of the training at which onecycle has its peak")
+    final_lr: float = _field(0.0, "where cosine and onecycle end, as a share of lr")
+    momentum: float = _field(0.9, "of SGD")
+    nesterov: bool = _field(False, "Nesterov's form of momentum")
+    weight_decay: float = _field(1e-4, "the factor of the weights in the gradient")
+    decay_on: str = _field("all", "decay everything, or convolutions and the classifier's matrix only")
+    label_smoothing: float = _field(0.0, "share of the target that is spread over all classes")
+    ema: float = _field(0.0, "decay a step of the averaged weights that are then tested; 0: none")
+    pad: int = _field(4, "pixels of zeros on each side from which a crop is drawn")
+    flip: str = _field("random", "mirroring: drawn, in every other epoch, or none")
+    normalize: str = _field("channel", "mean and deviation of each channel, or the mean image")
+    sizes: str = _field("", "image sides along the training, as 16@0,24@0.5,32@0.8; empty: as they are")
+    validation: int = _field(0, "training images held out")
+    precise_bn: int = _field(0, "training images to take BN's statistics anew from after training; 0: none")
+    precision: str = _field("float32", "of the arithmetic; master weights stay float32")
+    channels_last: bool = _field(True, "memory layout of the convolutions")
+    sync_bn: bool = _field(False, "BN over the batch of all devices instead of each one's")
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.name in CHOICES and value not in CHOICES[field.name]:
+                raise one_of(field.name, value, CHOICES[field.name])
+            _check_type(field.name, field.type, value)
+        for name, low, high in (
+            ("batch", 1, None), ("micro_batch", 0, None), ("pad", 0, None), ("validation", 0, None),
+            ("precise_bn", 0, None), ("lr", 0, None), ("warmup_lr", 0, None), ("weight_decay", 0, None),
+            ("gamma", 0, None), ("final_lr", 0, None), ("momentum", 0, 1), ("label_smoothing", 0, 1),
+            ("ema", 0, 1), ("peak", 0, 1),
+        ):  # fmt: skip
+            value = getattr(self, name)
+            if value < low or (high is not None and value > high):
+                bounds = f"at least {low}" if high is None else f"between {low} and {high}"
+                raise UserError(f"recipe {self.name}: {name} must be {bounds}, not {value}.")
+        for span in (self.length, self.warmup, *self.milestone_spans):
+            parse_span(span)
+        self.size_steps  # noqa: B018  # parsing is checking
+
+    @property
+    def milestone_spans(self) -> tuple[str, ...]:
+        return tuple(part.strip() for part in self.milestones.split(",") if part.strip())
+
+    @property
+    def size_steps(self) -> tuple[tuple[int, float], ...]:
+        """`sizes` as pairs of a side and the share of the training at which it begins."""
+        steps = []
+        for part in filter(None, (p.strip() for p in self.sizes.split(","))):
+            match = re.fullmatch(r"(\d+)@(\d*\.?\d+)", part)
+            if not match or not 0 <= float(match[2]) < 1 or int(match[1]) < 1:
+                raise UserError(f"recipe {self.name}: sizes must look like 16@0,24@0.5,32@0.8, not {self.sizes!r}.")
+            steps.append((int(match[1]), float(match[2])))
+        if steps and (steps[0][1] != 0 or steps != sorted(steps, key=lambda s: s[1])):
+            raise UserError(f"recipe {self.name}: sizes must begin at 0 and go up in time, not {self.sizes!r}.")
+        return tuple(steps)
+
+    def to_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+_TYPES: dict[str, type | tuple[type, ...]] = {"int": int, "float": (int, float), "str": str, "bool": bool}
+
+
+def _check_type(name: str, wanted: Any, value: Any) -> None:
+    wrong = not isinstance(value, _TYPES[wanted]) or (wanted != "bool" and isinstance(value, bool))
+    if wrong or (isinstance(value, float) and not math.isfinite(value)):
+        word = {"int": "a whole number", "float": "a finite number", "str": "text", "bool": "true or false"}[wanted]
+        raise UserError(f"recipe field {name} must be {word}, not {value!r}.")
+
+
+def parse_span(text: str) -> tuple[float, str]:
+    """`64000it` or `0.5ep` as a number and its unit."""
+    match = re.fullmatch(r"(\d*\.?\d+)(it|ep)", text.strip())
+    if not match or (match[2] == "it" and "." in match[1]):
+        raise UserError(f"a span of training is written as 64000it or 164ep, not {text!r}.")
+    return float(match[1]), match[2]
+
+
+def iterations(span: str, images: int, batch: int) -> int:
+    """A span in steps of `batch` out of `images`; epochs are rounded up to whole steps."""
+    number, unit = parse_span(span)
+    return int(number) if unit == "it" else math.ceil(number * images / batch)
+
+
+_PAPER = Recipe("cifar-paper")
+_QUICK = Recipe(
+    "cifar-quick",
+    length="10ep",
+    schedule="onecycle",
+    lr=0.3,
+    warmup="0it",
+    milestones="",
+    weight_decay=5e-4,
+    label_smoothing=0.1,
+    sizes="16@0,24@0.4,32@0.75",
+)
+
+RECIPES: dict[str, Recipe] = {
+    recipe.name: recipe
+    for recipe in (
+        _PAPER,
+        dataclasses.replace(  # the second ResNet-1001 of v2, trained by Torch code on two devices: BN saw 32 images
+            _PAPER, name="cifar-paper-b64", length="200ep", batch=64, micro_batch=32, warmup="0it",
+            milestones="80ep,121ep", nesterov=True,
+        ),
+        dataclasses.replace(_PAPER, name="cifar-v1", validation=5000),
+        _QUICK,
+        dataclasses.replace(_QUICK, name="cifar-hours", length="120ep"),
+    )
+}  # fmt: skip
+
+
+def recipe_of(name: str | Recipe, **changes: Any) -> Recipe:
+    """The named recipe with fields replaced."""
+    if isinstance(name, str) and name not in RECIPES:
+        raise one_of("recipe", name, RECIPES)
+    base = RECIPES[name] if isinstance(name, str) else name
+    fields = [f.name for f in dataclasses.fields(Recipe) if f.name != "name"]
+    for key in changes:
+        if key not in fields:
+            raise one_of("recipe field", key, fields)
+    return dataclasses.replace(base, **changes)

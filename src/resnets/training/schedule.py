@@ -1,0 +1,53 @@
+"""The learning rate and the image side of every step: pure functions of the step."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from resnets.errors import UserError
+from resnets.training.recipe import Recipe, iterations
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A recipe laid out over its steps, for a number of training images."""
+
+    recipe: Recipe
+    images: int
+
+    def __post_init__(self) -> None:
+        if self.total < 1:
+            raise UserError(f"a training of {self.recipe.length} has no step; give a longer one.")
+
+    def steps(self, span: str) -> int:
+        return iterations(span, self.images, self.recipe.batch)
+
+    @property
+    def total(self) -> int:
+        return self.steps(self.recipe.length)
+
+    def lr(self, step: int) -> float:
+        """The rate with which step `step` (from 0) changes the weights.
+
+        multistep, with the papers' numbers: 0.01 for steps 0 to 399, 0.1 to 31,999, 0.01 to 47,999, 0.001.
+        """
+        r = self.recipe
+        warmup = self.steps(r.warmup)
+        if step < warmup:
+            return r.warmup_lr
+        if r.schedule == "multistep":
+            return r.lr * r.gamma ** sum(step >= self.steps(m) for m in r.milestone_spans)
+        if r.schedule == "constant":
+            return r.lr
+        done = (step - warmup) / max(self.total - warmup, 1)
+        if r.schedule == "cosine":
+            share = (1 + math.cos(math.pi * done)) / 2
+        else:  # onecycle: a straight line up to the peak and one down to the end
+            share = (done + 1 / self.total) / r.peak if done < r.peak else (1 - done) / (1 - r.peak)
+        return r.lr * (r.final_lr + (1 - r.final_lr) * min(share, 1.0))
+
+    def size(self, step: int) -> int | None:
+        """The side that images are scaled to, or None to leave them as they are."""
+        begun = [side for side, start in self.recipe.size_steps if step >= start * self.total]
+        return begun[-1] if begun else None

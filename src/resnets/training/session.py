@@ -1,0 +1,293 @@
+"""From a command to a finished run: make or resume its folder, train, log, test once, keep the network."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from resnets.data import load as load_data
+from resnets.data.images import Images
+from resnets.engine.allocator import keep_freed_memory
+from resnets.errors import UserError
+from resnets.interop.weights import save_weights
+from resnets.runs import Identity, Run, provenance
+from resnets.spec import Spec
+from resnets.training import checkpoint, distributed
+from resnets.training.checkpoint import Checkpoint, write_atomically
+from resnets.training.loop import NotFiniteError, Trainer
+from resnets.training.progress import Progress, progress
+from resnets.training.recipe import Recipe, recipe_of
+from resnets.zoo import spec_of
+
+
+def train(
+    model: str | Spec,
+    data: str | Images = "cifar10",
+    recipe: str | Recipe = "cifar-paper",
+    *,
+    seed: int = 0,
+    out: str | Path = "runs",
+    curve: bool = False,
+    test: bool = True,
+    device: str = "auto",
+    checkpoint_every: float = 60.0,
+    log_every: int = 50,
+    tensorboard: bool = False,
+    quiet: bool = False,
+    data_dir: str | Path | None = None,
+    network: dict[str, Any] | None = None,
+    **changes: Any,
+) -> Run:
+    """Train a network by a recipe and return its run; the same call again resumes it, or returns it finished.
+
+    `network` holds changes to the named network (`{"order": "bn_after_add"}`), `changes` are fields of the
+    recipe (`lr=0.05`). The test set is used once, at the end, and after every epoch if `curve` asks for it; no
+    choice is ever made by it. `checkpoint_every` is in seconds.
+    """
+    chosen = recipe_of(recipe, **changes)
+    workers, place = distributed.start(device)
+    images = load_data(data, data_dir) if isinstance(data, str) else data
+    spec = _spec(model, network or {}, images)
+    run = Run(Path(out) / Identity(spec, images.name, images.digest, chosen, seed).slug)
+    if run.result is not None:
+        return run
+    keep_freed_memory()
+    lock = run.lock() if workers.first else None
+    try:
+        trainer = Trainer(spec, images, chosen, seed, device=place, workers=workers)
+        session = _Session(run, trainer, curve=curve, test=test, log_every=log_every, every=checkpoint_every)
+        session.begin(Identity(spec, images.name, images.digest, chosen, seed))
+        with progress(trainer.schedule.total, session.step, quiet or not workers.first) as shown:
+            session.go(shown, _writer(run, tensorboard and workers.first))
+    finally:
+        if lock is not None:
+            lock.close()
+        distributed.stop()
+    return run
+
+
+def _spec(model: str | Spec, changes: dict[str, Any], images: Images) -> Spec:
+    """The network for these images: as many classes and channels as they have, unless it was said."""
+    if isinstance(model, Spec):
+        spec = model
+    else:
+        spec = spec_of(
+            model, **{"num_classes": images.num_classes, "in_channels": images.train_images.shape[1], **changes}
+        )
+    if spec.num_classes < images.num_classes:
+        raise UserError(f"{images.name} has {images.num_classes} classes and the network only {spec.num_classes}.")
+    return spec
+
+
+class _Session:
+    """What one process does with a run."""
+
+    def __init__(self, run: Run, trainer: Trainer, *, curve: bool, test: bool, log_every: int, every: float) -> None:
+        self.run, self.trainer, self.workers = run, trainer, trainer.workers
+        self.curve, self.test, self.log_every, self.every = curve, test, log_every, every
+        self.step = 0
+        self.scores: dict[str, tuple[int, dict[str, Any]]] = {}  # the newest of each split, with its step
+
+    # --- begin or resume ----------------------------------------------------------------------
+
+    def begin(self, identity: Identity) -> None:
+        """Take up the run where it stands. Rank 0 reads, the others hear it from there."""
+        tensors: dict[str, Tensor] = {}
+        if self.workers.first:
+            if self.run.exists:
+                saved = checkpoint.newest(self.run.checkpoints, _warn)
+                self.step, tensors = saved.step, saved.tensors
+                self.run.cut_metrics(self.step)
+            else:  # the config comes last: a folder without one is not a run yet
+                self.run.metrics_path.unlink(missing_ok=True)
+                self.save()
+                config = {"run": identity.to_dict(), "steps": self.trainer.schedule.total, **provenance()}
+                write_atomically(self.run.config_path, json.dumps(config, indent=1).encode())
+        self.step, tensors = self.workers.told((self.step, tensors))
+        if tensors:
+            self.trainer.load(tensors)
+
+    def save(self) -> Path:
+        return checkpoint.save(self.run.checkpoints, Checkpoint(self.step, self.trainer.state(), {}))
+
+    # --- train --------------------------------------------------------------------------------
+
+    def go(self, shown: Progress, writer: Callable[[dict[str, Any]], None]) -> None:
+        stream, total = self.trainer.stream, self.trainer.schedule.total
+        self.metrics = self.run.open_metrics() if self.workers.first else None
+        self.writer, self.shown = writer, shown
+        logged, began = self.step, time.monotonic()
+        saved_at = began
+        with _signals() as asked:
+            while self.step < total:
+                step = self.step
+                self.trainer.step(step)
+                self.step += 1
+                ends_epoch = self.step == total or stream.epoch(self.step) > stream.epoch(step)
+                if ends_epoch or self.step % self.log_every == 0:
+                    first = max(stream.first(stream.epoch(step)), step - step % self.log_every)
+                    now = time.monotonic()
+                    speed = (self.step - logged) * self.trainer.recipe.batch / max(now - began, 1e-9)
+                    self._log(first, step, speed)
+                    logged, began = self.step, now
+                if ends_epoch:
+                    self._epoch(step)
+                shown.advance(self.step)
+                if asked() or time.monotonic() - saved_at >= self.every or self.step == total:
+                    self._keep()
+                    saved_at = time.monotonic()
+                if asked():
+                    raise KeyboardInterrupt
+        self._finish()
+
+    def _log(self, first: int, last: int, speed: float) -> None:
+        try:
+            means = self.trainer.means(first, last)
+        except NotFiniteError as error:
+            good = checkpoint.found(self.run.checkpoints)
+            raise UserError(
+                f"{error}; the last good checkpoint is {good[0] if good else 'missing'}; "
+                "lower the learning rate, or lengthen the warm-up, and train anew."
+            ) from None
+        line = {
+            "kind": "train", "step": last + 1, "epoch": self._epochs(last), "loss": means.loss, "error": means.error,
+            "lr": self.trainer.schedule.lr(last), "images_per_second": round(speed, 1), "memory": _memory(self.trainer),
+        }  # fmt: skip
+        self._write(line)
+        self.shown.tell(line)
+
+    def _epoch(self, last: int) -> None:
+        """The means of the epoch, and its errors where they were asked for."""
+        stream = self.trainer.stream
+        means = self.trainer.means(stream.first(stream.epoch(last)), last)
+        base = {"step": last + 1, "epoch": self._epochs(last)}
+        self._write({"kind": "epoch", **base, "loss": means.loss, "error": means.error})
+        if self.trainer.recipe.validation:
+            self._score("validation", base)
+        if self.curve:
+            self._score("test", base)
+
+    def _score(self, split: str, base: dict[str, Any]) -> dict[str, Any]:
+        data = self.trainer.data
+        if split == "validation":
+            images, labels = self.trainer.held
+        else:
+            images, labels = torch.from_numpy(data.test_images), torch.from_numpy(data.test_labels)
+        score = self.trainer.score(images, labels).to_dict()
+        self.scores[split] = self.step, score
+        self._write({"kind": split, **base, "loss": score["loss"], "error": score["error"]})
+        self.shown.scored(split, score["error"])
+        return score
+
+    def _epochs(self, last: int) -> float:
+        return round((last + 1) * self.trainer.recipe.batch / self.trainer.stream.n, 4)
+
+    def _write(self, line: dict[str, Any]) -> None:
+        if self.metrics is not None:
+            self.metrics.write(json.dumps(line) + "\n")
+            self.writer(line)
+
+    def _keep(self) -> None:
+        """A checkpoint, after everything logged before it is on the disk; never one with a loss that is not finite."""
+        if self.metrics is None:
+            return
+        try:
+            self.metrics.flush()
+            os.fsync(self.metrics.fileno())
+        except OSError as error:
+            raise checkpoint.disk_error(self.run.metrics_path, error) from error
+        self.save()
+
+    def _finish(self) -> None:
+        trainer = self.trainer
+        trainer.finish()
+        base = {"step": self.step, "epoch": self._epochs(self.step - 1)}
+        scores = {}
+        for split, wanted in (("validation", trainer.recipe.validation > 0), ("test", self.test)):
+            step, known = self.scores.get(split, (0, {}))
+            if wanted:
+                changed = step < self.step or trainer.recipe.precise_bn
+                scores[split] = self._score(split, base) if changed else known
+        if self.metrics is None:
+            return
+        self.metrics.close()
+        preprocessing = {"normalize": trainer.recipe.normalize, "mean": trainer.data.mean, "std": trainer.data.std}
+        metadata = {
+            "classes": json.dumps(trainer.data.classes),
+            "preprocessing": json.dumps(preprocessing),
+            "run": json.dumps(self.run.config["run"]),
+            "scores": json.dumps(scores),
+        }
+        save_weights(trainer.tested, self.run.weights, metadata=metadata)  # type: ignore[arg-type]
+        last = [line for line in self.run.metrics() if line["kind"] == "epoch"][-1]
+        result = {"steps": self.step, "train": {k: last[k] for k in ("loss", "error")}, **scores}
+        write_atomically(self.run.result_path, json.dumps(result, indent=1).encode())
+
+
+def _warn(sentence: str) -> None:
+    print(f"resnets: warning: {sentence}", file=sys.stderr)
+
+
+@contextmanager
+def _signals() -> Iterator[Callable[[], bool]]:
+    """The first Ctrl-C or SIGTERM lets the step end and be kept; the second stops at once."""
+    asked: list[int] = []
+
+    def handle(number: int, frame: object) -> None:
+        if asked:
+            raise KeyboardInterrupt
+        asked.append(number)
+        _warn("stopping after this step; once more to stop at once.")
+
+    old = {}
+    try:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            old[number] = signal.signal(number, handle)
+    except ValueError:  # not in the main thread: the caller's business
+        pass
+    try:
+        yield lambda: bool(asked)
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)
+
+
+def _memory(trainer: Trainer) -> int | None:
+    """Peak memory in MiB: of the device, or of this process."""
+    if trainer.device.type == "cuda":
+        return torch.cuda.max_memory_allocated(trainer.device) >> 20
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak >> (20 if sys.platform == "darwin" else 10)
+
+
+def _writer(run: Run, tensorboard: bool) -> Callable[[dict[str, Any]], None]:
+    """Each metrics line as TensorBoard scalars, where they were asked for."""
+    if not tensorboard:
+        return lambda line: None
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise UserError("--tensorboard needs the extra: pip install 'resnets[tensorboard]'.") from None
+    events = SummaryWriter(str(run.path / "tensorboard"))
+
+    def write(line: dict[str, Any]) -> None:
+        for name, value in line.items():
+            if name not in ("kind", "step") and isinstance(value, (int, float)):
+                events.add_scalar(f"{line['kind']}/{name}", value, line["step"])
+        events.flush()
+
+    return write
