@@ -21,6 +21,8 @@ ALLOWED = {
     "evaluate": {"errors", "spec", "nn", "data", "interop"},
     "runs": {"errors", "spec", "training"},  # recipes are data
     "training": {"errors", "spec", "zoo", "nn", "data", "engine", "evaluate", "interop", "runs"},
+    "paper": {"errors", "spec"},
+    "report": {"errors", "spec", "runs", "paper"},
     "describe": {"errors", "spec", "zoo", "nn", "analysis", "interop"},
 }
 FREE = {"__init__", "__main__", "cli"}  # the front doors see everything, and nobody sees them

@@ -21,6 +21,7 @@ from resnets.spec import SHORTCUTS, Spec, parse_shortcut
         ("conv1x1", resnets.Conv1x1()),
         ("dropout:0.5:true", resnets.Dropout(0.5, rescale=True)),
         ("plain", resnets.Plain()),
+        ("scale:0.3333333333333333:0.1234567890123", resnets.Scale(1 / 3, 0.1234567890123)),
     ],
 )
 def test_shortcuts_as_text(text, shortcut):
@@ -70,6 +71,7 @@ def test_a_spec_is_frozen():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        ({"order": {}}, "unknown order {}"),
         ({"order": "preact"}, "unknown order 'preact'"),
         ({"stem": "mnist"}, "unknown stem 'mnist'"),
         ({"resize": "projct"}, "did you mean project"),

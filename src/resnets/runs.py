@@ -23,6 +23,7 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import IO, Any
 
@@ -184,11 +185,12 @@ class Summary:
 
 
 def provenance() -> dict[str, Any]:
-    """Versions, machine, commit and command: what a reader of a number needs in order to trust it."""
+    """Versions, machine, commit, command and time: what a reader of a number needs in order to trust it."""
     versions = {name: _version(name) for name in ("resnets", "torch", "numpy")}
     return {
         "command": shlex.join(["resnets", *sys.argv[1:]]) if Path(sys.argv[0]).name in _COMMANDS else "(Python)",
         "commit": commit(),
+        "began": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "versions": {**versions, "python": platform.python_version()},
         "machine": {"system": f"{platform.system()} {platform.machine()}", "cpu": _cpu(), "cores": os.cpu_count()},
     }

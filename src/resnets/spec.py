@@ -66,10 +66,16 @@ class Shortcut:
 
     def __str__(self) -> str:
         values = [getattr(self, f.name) for f in dataclasses.fields(self)]  # type: ignore[arg-type]
-        return ":".join([self.kind, *(f"{v:g}" if not isinstance(v, bool) else str(v).lower() for v in values)])
+        return ":".join([self.kind, *map(_word, values)])
 
 
-@dataclass(frozen=True, repr=True)
+def _word(value: float | bool) -> str:
+    """`6` rather than `6.0`, and never fewer digits than it takes to read the same number back."""
+    short = f"{value:g}"
+    return str(value).lower() if isinstance(value, bool) else short if float(short) == value else repr(value)
+
+
+@dataclass(frozen=True)
 class Identity(Shortcut):
     """x + r, the shortcut that the v2 paper argues for."""
 
@@ -219,8 +225,10 @@ class Spec:
             ("stride_on", self.stride_on, STRIDES),
             ("share_activation", self.share_activation, SHARES),
         ):
-            if value not in known:
+            if not isinstance(value, str) or value not in known:
                 raise one_of(what, value, known)
+        if not isinstance(self.name, str):
+            raise UserError(f"name must be text, not {self.name!r}.")
         if not isinstance(self.shortcut, Shortcut):
             raise UserError(f"shortcut must be one of {', '.join(SHORTCUTS)}, not {self.shortcut!r}.")
 

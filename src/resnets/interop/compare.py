@@ -1,0 +1,49 @@
+"""When two specs are the same network, and how one is asked for: no torch here."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any
+
+from resnets.spec import ORDERS, Conv1x1, ExclusiveGate, Plain, Shortcut, ShortcutGate, Spec
+from resnets.zoo import NETWORKS
+
+
+def differing(a: Spec, b: Spec) -> list[str]:
+    """The fields in which two specs mean different functions of the same weights."""
+    left, right = _decisive(a), _decisive(b)
+    return [field for field in left if left[field] != right[field]]
+
+
+def _decisive(spec: Spec) -> dict[str, Any]:
+    """The fields of a spec, with None in those that make no difference to what the net computes."""
+    idle = {"name", "bn_momentum"}
+    if spec.kernels[0] == 3 or 3 not in spec.kernels:
+        idle.add("stride_on")  # both words name the first convolution
+    resizes = not isinstance(spec.shortcut, (Plain, Conv1x1))  # these have no shortcut, or weights on every one
+    if not resizes:
+        idle.add("resize")
+    if not (resizes and spec.resize != "project" and ORDERS[spec.order].preactivated):
+        idle.add("share_activation")
+    fields = {f.name: None if f.name in idle else getattr(spec, f.name) for f in dataclasses.fields(spec)}
+    if isinstance(spec.shortcut, (ExclusiveGate, ShortcutGate)):
+        fields["shortcut"] = type(spec.shortcut)()  # its bias only says where the gate's weights began
+    return fields
+
+
+def choices(spec: Spec, fields: Iterable[str]) -> str:
+    """`order='original', num_classes=10`: fields as `create` takes them."""
+    values = {field: getattr(spec, field) for field in fields}
+    return ", ".join(f"{k}={(str(v) if isinstance(v, Shortcut) else v)!r}" for k, v in values.items())
+
+
+def creation(spec: Spec) -> str:
+    """The call that builds a spec's net."""
+    base = NETWORKS.get(spec.name)
+    if base is None:
+        return f"resnets.nn.build({spec!r})"
+    changed = choices(
+        spec, [f.name for f in dataclasses.fields(spec) if getattr(spec, f.name) != getattr(base, f.name)]
+    )
+    return f"resnets.create({spec.name!r}{', ' + changed if changed else ''})"

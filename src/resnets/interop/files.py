@@ -1,0 +1,156 @@
+"""Files of weights: read without running code from them, written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from resnets.errors import UserError
+
+AnyPath = str | os.PathLike[str]
+
+WRAPPERS = ("state_dict", "model")  # under which training scripts store the weights beside other things
+PREFIXES = ("module.", "_orig_mod.")  # that DataParallel and torch.compile put before every name
+
+
+@dataclass(frozen=True)
+class WeightsFile:
+    """The tensors of a file, with what stood around them taken off."""
+
+    path: Path
+    tensors: dict[str, Tensor]
+    metadata: dict[str, str]  # of a safetensors header
+    wrapper: str = ""
+    prefix: str = ""
+
+
+def read(path: AnyPath) -> WeightsFile:
+    """The tensors of a safetensors file or of a torch file that holds a state dict."""
+    path = Path(path)
+    metadata: dict[str, str] = {}
+    wrapper = ""
+    if _is_safetensors(path):
+        with _open_safetensors(path) as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, it has no __iter__
+    else:
+        tensors, wrapper = _state_dict(path, _load_torch(path))
+    tensors, prefix = _without_prefix(tensors)
+    return WeightsFile(path, tensors, metadata, wrapper, prefix)
+
+
+def read_metadata(path: AnyPath) -> dict[str, str]:
+    """The metadata of a safetensors header, without its tensors; a torch file has none."""
+    path = Path(path)
+    if not _is_safetensors(path):
+        return {}
+    with _open_safetensors(path) as file:
+        return file.metadata() or {}
+
+
+def write(path: AnyPath, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
+    """A safetensors file that is complete the moment its name exists."""
+    path = Path(path)
+    half = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with half.open("xb") as file:
+            file.write(safetensors.torch.save(dict(tensors), dict(metadata)))
+            file.flush()
+            os.fsync(file.fileno())
+        half.replace(path)
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror}.") from error
+    finally:
+        with suppress(OSError):  # gone already if all went well
+            half.unlink()
+
+
+def some(names: Iterable[str], most: int = 3) -> str:
+    """`a, b, c and 7 more`."""
+    names = list(names)
+    rest = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + rest
+
+
+# --- telling and opening the two kinds of file ------------------------------------------------
+
+
+def _is_safetensors(path: Path) -> bool:
+    """Its first eight bytes are the length of a JSON object; no torch file has a brace there."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(9)
+    except IsADirectoryError:
+        raise UserError(f"{path} is a folder, not a file of weights.") from None
+    except FileNotFoundError:
+        raise UserError(f"there is no file {path}.") from None
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}.") from error
+    if not head:
+        raise UserError(f"{path} is empty.")
+    return head.endswith(b"{") and len(head) == 9
+
+
+@contextmanager
+def _open_safetensors(path: Path) -> Iterator[Any]:
+    """A safetensors file, whose damage is told in a sentence."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            yield file
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"{path} is a damaged safetensors file: {error}.") from error
+
+
+def _load_torch(path: Path) -> object:
+    """What a torch file holds, if that is made of tensors and plain containers; nothing in it is executed."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about odd pickles, which are refused below or of no matter
+            return torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # a damaged pickle can raise anything
+        if found := re.search(r"GLOBAL (\S+)", str(error)):
+            raise UserError(
+                f"{path} holds a Python object ({found[1]}), and loading one can run code: "
+                "save the state_dict alone, with plain numbers beside it at most."
+            ) from error
+        raise UserError(f"{path} is neither a safetensors file nor a torch file, or it is damaged.") from error
+
+
+# --- what stands around the tensors -----------------------------------------------------------
+
+
+def _state_dict(path: Path, content: object) -> tuple[dict[str, Tensor], str]:
+    """The tensors by name, and the word under which they were found."""
+    wrapper = ""
+    if isinstance(content, Mapping):
+        wrapper = next((word for word in WRAPPERS if isinstance(content.get(word), Mapping)), "")
+        content = content[wrapper] if wrapper else content
+    if not isinstance(content, Mapping):
+        raise UserError(f"{path} holds a {type(content).__name__}, not the state_dict of a network.")
+    if not any(isinstance(value, Tensor) for value in content.values()):
+        held = f"only {some(map(str, content))}" if content else "nothing"
+        raise UserError(f"{path} holds {held}, where the tensors of a state_dict were expected.")
+    if wrong := [str(k) for k, v in content.items() if not isinstance(k, str) or not isinstance(v, Tensor)]:
+        raise UserError(f"{path} holds {len(wrong)} of what is no tensor with a name ({some(wrong)}).")
+    return dict(content), wrapper
+
+
+def _without_prefix(tensors: dict[str, Tensor]) -> tuple[dict[str, Tensor], str]:
+    """The tensors without what stands before every name, and what that was."""
+    stripped = ""
+    while prefix := next((p for p in PREFIXES if tensors and all(name.startswith(p) for name in tensors)), ""):
+        tensors = {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
+        stripped += prefix
+    return tensors, stripped

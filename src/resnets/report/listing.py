@@ -1,0 +1,50 @@
+"""The runs of a folder as a table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from resnets.runs import Run
+
+
+def rows(runs: list[Run]) -> list[dict[str, Any]]:
+    """State, progress and errors of each run; the time left follows from the speed it last had."""
+    return [_row(run) for run in runs]
+
+
+def _row(run: Run) -> dict[str, Any]:
+    config, result = run.config, run.result
+    lines = [line for line in run.metrics() if line["kind"] == "train"]
+    last = lines[-1] if lines else None
+    step, total = (last["step"] if last else 0), config["steps"]
+    left = None
+    if result is None and last and last["images_per_second"]:
+        left = (total - step) * config["run"]["recipe"]["batch"] / last["images_per_second"]
+    state = "finished" if result else "training" if _locked(run.path) else "stopped"
+    return {
+        "run": run.path.name,
+        "state": state,
+        "step": result["steps"] if result else step,
+        "steps": total,
+        "loss": last["loss"] if last else None,
+        "validation": result.get("validation", {}).get("error") if result else None,
+        "test": result.get("test", {}).get("error") if result else None,
+        "seconds_left": round(left) if left is not None else None,
+    }
+
+
+def _locked(path: Path) -> bool:
+    """Whether a living process holds the run."""
+    try:
+        import fcntl
+
+        with (path / ".lock").open() as handle:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except ImportError:
+        return False
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False

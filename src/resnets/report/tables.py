@@ -1,0 +1,51 @@
+"""The tables of README and docs, made from `results/`: `python -m resnets.report.tables` writes them anew.
+
+A table stands in a page between `<!-- results: NAME -->` and `<!-- end -->`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from resnets.paper.numbers import beside
+from resnets.runs import Summary
+from resnets.spec import Spec
+
+_PLACE = re.compile(r"(<!-- results: ([a-z0-9-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def cifar(results: Path) -> str:
+    """Every collected training: errors of ours and of the papers."""
+    lines = ["| network | data | recipe | test error, ours | the papers' |", "|---|---|---|---|---|"]
+    for path in sorted((results / "cifar").glob("*.json")):
+        result: dict[str, Any] = json.loads(path.read_text())
+        errors = tuple(run["result"]["test"]["error"] for run in result["runs"])
+        spec, data = Spec.from_dict(result["network"]), result["data"]["name"]
+        ours = f"[{Summary(errors)}](results/cifar/{path.name})"
+        lines.append(f"| {spec.name} | {data} | `{result['recipe']['name']}` | {ours} | {beside(spec, data) or '-'} |")
+    return "\n".join(lines)
+
+
+TABLES: dict[str, Callable[[Path], str]] = {"cifar": cifar}
+
+
+def filled(page: str, results: Path) -> str:
+    """A page with its tables made anew."""
+    return _PLACE.sub(lambda m: f"{m[1]}{TABLES[m[2]](results)}\n{m[3]}", page)
+
+
+def main(root: Path) -> None:
+    for path in [root / "README.md", *sorted((root / "docs").glob("*.md"))]:
+        page = path.read_text()
+        if (new := filled(page, root / "results")) != page:
+            path.write_text(new)
+            print(f"{path.relative_to(root)}: tables made anew")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path.cwd())
