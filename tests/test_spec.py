@@ -71,6 +71,7 @@ def test_a_spec_is_frozen():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        ({"stem_activation": "yes"}, "stem_activation must be true or false, not 'yes'"),
         ({"order": {}}, "unknown order {}"),
         ({"order": "preact"}, "unknown order 'preact'"),
         ({"stem": "mnist"}, "unknown stem 'mnist'"),

@@ -229,6 +229,8 @@ class Spec:
                 raise one_of(what, value, known)
         if not isinstance(self.name, str):
             raise UserError(f"name must be text, not {self.name!r}.")
+        if not isinstance(self.stem_activation, bool):
+            raise UserError(f"stem_activation must be true or false, not {self.stem_activation!r}.")
         if not isinstance(self.shortcut, Shortcut):
             raise UserError(f"shortcut must be one of {', '.join(SHORTCUTS)}, not {self.shortcut!r}.")
 
@@ -279,7 +281,7 @@ class Spec:
     @property
     def block(self) -> str:
         """The papers' word for the kernels."""
-        return next((n for n, k in KERNELS.items() if k == self.kernels), "x".join(map(str, self.kernels)))
+        return next((n for n, k in KERNELS.items() if k == self.kernels), ",".join(map(str, self.kernels)))
 
     @property
     def depth(self) -> int:

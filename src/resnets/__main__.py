@@ -1,0 +1,7 @@
+"""`python -m resnets`."""
+
+import sys
+
+from resnets.cli import main
+
+sys.exit(main())

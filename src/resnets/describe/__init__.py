@@ -1,0 +1,1 @@
+"""Networks in words: tables, JSON, and drawings of their units."""
