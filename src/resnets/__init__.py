@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from resnets.analysis.complexity import complexity
     from resnets.interop.weights import load, load_weights, save_weights
     from resnets.nn import ResNet
+    from resnets.training.session import train
 
 __version__ = "0.1.0"
 
@@ -30,6 +31,7 @@ _LAZY = {  # what imports torch, and where it lives
     "load": "resnets.interop.weights",
     "load_weights": "resnets.interop.weights",
     "save_weights": "resnets.interop.weights",
+    "train": "resnets.training.session",
 }
 
 __all__ = [
@@ -51,6 +53,7 @@ __all__ = [
     "load_weights",
     "save_weights",
     "spec_of",
+    "train",
 ]
 
 

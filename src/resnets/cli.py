@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from resnets import __version__
 from resnets.errors import UserError, one_of
 from resnets.spec import KERNELS, ORDERS, RESIZES, SHARES, SHORTCUTS, STEMS, STRIDES, Spec
+from resnets.training.recipe import CHOICES, RECIPES, Recipe
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction["Parser"]
@@ -144,7 +145,195 @@ def _info(commands: Commands) -> None:
     parser.set_defaults(run=run)
 
 
-COMMANDS = (_models, _info)
+def _train(commands: Commands) -> None:
+    parser = commands.add_parser(
+        "train",
+        help="train a network by a recipe; the same command again resumes",
+        description="Train a network by a recipe. The same command again resumes the run, or shows its result.",
+        usage="%(prog)s [options] NETWORK",
+    )
+    parser.add_argument("network", help="a name from 'resnets models'", metavar="NETWORK")
+    _data_options(parser, "cifar10")
+    parser.add_argument("--recipe", default="cifar-paper", help=f"one of {_either(RECIPES)} (cifar-paper)")
+    parser.add_argument("--seed", type=int, default=0, help="of the weights, the order and the crops (0)", metavar="N")
+    parser.add_argument("--runs", type=int, default=1, help="train with this many seeds, from --seed on", metavar="N")
+    parser.add_argument("--out", default="runs", help="folder of the runs (runs)", metavar="DIR")
+    parser.add_argument("--curve", action="store_true", help="test after every epoch, for the curve alone")
+    parser.add_argument("--no-test", dest="test", action="store_false", help="leave the test set alone")
+    _device_option(parser)
+    parser.add_argument(
+        "--checkpoint-every", type=float, default=60.0, help="seconds between checkpoints (60)", metavar="SECONDS"
+    )
+    parser.add_argument(
+        "--log-every", type=_positive, default=50, help="steps between lines of metrics (50)", metavar="N"
+    )
+    parser.add_argument("--tensorboard", action="store_true", help="write event files too")
+    parser.add_argument("--quiet", action="store_true", help="show no progress")
+    recipe = parser.add_argument_group("recipe", "what differs from the named recipe")
+    for field in dataclasses.fields(Recipe):
+        if field.name != "name":
+            settings: dict[str, Any] = {"default": None, "help": field.metadata["help"]}
+            if field.type == "bool":
+                settings["action"] = argparse.BooleanOptionalAction
+            else:
+                settings["type"] = {"int": int, "float": float}.get(str(field.type), str)
+                settings["metavar"] = {"int": "N", "float": "X"}.get(str(field.type), "TEXT")
+                if field.name in CHOICES:
+                    settings["help"] += f": {_either(CHOICES[field.name])}"
+            recipe.add_argument(f"--{field.name.replace('_', '-')}", **settings)
+    add_network_options(parser)
+
+    def run(args: argparse.Namespace) -> None:
+        from resnets.training.recipe import recipe_of
+        from resnets.zoo import spec_of
+
+        fields = [field.name for field in dataclasses.fields(Recipe) if field.name != "name"]
+        changes = {name: value for name in fields if (value := getattr(args, name)) is not None}
+        recipe, network = recipe_of(args.recipe, **changes), network_changes(args)
+        spec_of(args.network, **network)  # a mistake is told before torch is imported
+        if args.runs < 1:
+            raise UserError(f"--runs must be at least 1, not {args.runs}.")
+        from resnets.training.commands import train_command
+
+        train_command(
+            args.network,
+            seeds=range(args.seed, args.seed + args.runs),
+            data=args.data,
+            data_dir=args.dir,
+            recipe=recipe,
+            network=network,
+            **{name: getattr(args, name) for name in _TRAIN},
+        )
+
+    parser.set_defaults(run=run)
+
+
+_TRAIN = ("out", "curve", "test", "device", "checkpoint_every", "log_every", "tensorboard", "quiet")
+
+
+def _eval(commands: Commands) -> None:
+    parser = commands.add_parser(
+        "eval",
+        help="the test error of a run or of a file of weights",
+        description="The test error of a run, of a weights file of ours, or of another library's with --network.",
+        usage="%(prog)s [options] RUN_OR_WEIGHTS",
+    )
+    parser.add_argument("path", help="the folder of a run, or a file of weights", metavar="RUN_OR_WEIGHTS")
+    _data_options(parser, None)
+    parser.add_argument("--network", help="the network in another library's file: resnet20", metavar="NAME")
+    parser.add_argument("--source", default="auto", help="whose weights the file must hold", metavar="LIBRARY")
+    parser.add_argument(
+        "--normalize", help="channel or pixel statistics of the data instead of the file's", metavar="HOW"
+    )
+    parser.add_argument(
+        "--precise-bn", type=int, default=0, help="take BN's statistics anew from N training images", metavar="N"
+    )
+    _device_option(parser)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_network_options(parser)
+
+    def run(args: argparse.Namespace) -> None:
+        from resnets.evaluate.commands import eval_command
+
+        eval_command(
+            args.path,
+            data=args.data,
+            data_dir=args.dir,
+            network=args.network,
+            changes=network_changes(args),
+            source=args.source,
+            per=args.normalize,
+            precise=args.precise_bn,
+            device=args.device,
+            as_json=args.json,
+        )
+
+    parser.set_defaults(run=run)
+
+
+def _runs(commands: Commands) -> None:
+    parser = commands.add_parser("runs", help="list runs: state, error, time left", description="List runs.")
+    parser.add_argument("folder", nargs="?", default="runs", help="folder of the runs (runs)", metavar="DIR")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+    def run(args: argparse.Namespace) -> None:
+        from resnets.report.commands import runs_command
+
+        runs_command(args.folder, as_json=args.json)
+
+    parser.set_defaults(run=run)
+
+
+def _plot(commands: Commands) -> None:
+    parser = commands.add_parser(
+        "plot",
+        help="draw the curves of runs",
+        description="Draw training loss (dashed) and error (solid) over iterations, several runs in one picture.",
+    )
+    parser.add_argument("runs", nargs="+", help="folders of runs", metavar="RUN")
+    parser.add_argument("-o", "--out", default="curves.svg", help="the picture: .svg, .png or .pdf (curves.svg)")
+
+    def run(args: argparse.Namespace) -> None:
+        from resnets.report.commands import plot_command
+
+        plot_command(args.runs, args.out)
+
+    parser.set_defaults(run=run)
+
+
+def _results(commands: Commands) -> None:
+    parser = commands.add_parser(
+        "results",
+        help="collect finished runs into one small JSON file",
+        description="Collect finished runs that differ in the seed alone: errors, curves and provenance, as JSON.",
+    )
+    parser.add_argument("runs", nargs="+", help="folders of runs", metavar="RUN")
+    parser.add_argument("-o", "--out", required=True, help="the file to write", metavar="FILE")
+
+    def run(args: argparse.Namespace) -> None:
+        from resnets.report.commands import results_command
+
+        results_command(args.runs, args.out)
+
+    parser.set_defaults(run=run)
+
+
+def _data(commands: Commands) -> None:
+    parser = commands.add_parser("data", help="get and check data", description="Get and check data.")
+    actions = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=Parser, required=True)
+    fetch = actions.add_parser(
+        "fetch",
+        help="get CIFAR into the cache",
+        description="Get CIFAR into the cache, from folders at hand, its home or a mirror, checked by hash.",
+    )
+    fetch.add_argument("name", help="cifar10 or cifar100", metavar="NAME")
+    fetch.add_argument("--dir", help="a folder to look in besides the usual ones", metavar="DIR")
+
+    def run(args: argparse.Namespace) -> None:
+        from resnets.data.fetch import fetch_command
+
+        fetch_command(args.name, args.dir)
+
+    fetch.set_defaults(run=run)
+
+
+def _data_options(parser: argparse.ArgumentParser, default: str | None) -> None:
+    shown = default or "what it was trained on"
+    parser.add_argument("--data", default=default, help=f"cifar10, cifar100 or synthetic[:N] ({shown})", metavar="DATA")
+    parser.add_argument("--dir", help="a folder to look for the data in", metavar="DIR")
+
+
+def _device_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--device", default="auto", help="cpu, cuda, mps ... (auto: an accelerator if there is one)")
+
+
+def _positive(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    return int(text)
+
+
+COMMANDS = (_models, _info, _train, _eval, _runs, _plot, _results, _data)
 
 # --- running them -----------------------------------------------------------------------------
 
@@ -196,7 +385,7 @@ def _unexpected(word: str, parser: argparse.ArgumentParser) -> UserError:
 
 
 def _fail(message: str) -> int:
-    from resnets.describe.tables import printable
+    from resnets.text import printable
 
     print("resnets:", printable(" ".join(message.split())), file=sys.stderr)
     return 2

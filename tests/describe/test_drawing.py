@@ -287,7 +287,7 @@ def test_drawings_stand_below_each_other_where_the_columns_end() -> None:
 
 
 def test_drawing_needs_no_torch() -> None:
-    code = "import sys, resnets.describe.drawing, resnets.describe.tables; sys.exit('torch' in sys.modules)"
+    code = "import sys, resnets.describe.drawing, resnets.text; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from resnets.describe.tables import count, multiply_adds, print_table, printable
+from resnets.text import count, multiply_adds, print_table, printable
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from resnets.describe.drawing import draw_kinds
-from resnets.describe.tables import columns, count, multiply_adds, print_json, print_table, printable, shows
 from resnets.errors import UserError, one_of
 from resnets.spec import Plain, Spec
+from resnets.text import columns, count, multiply_adds, print_json, print_table, printable, shows
 from resnets.zoo import NETWORKS, list_models, spec_of
 
 if TYPE_CHECKING:

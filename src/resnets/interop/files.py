@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from resnets.atomic import write_atomically
 from resnets.errors import UserError
 
 AnyPath = str | os.PathLike[str]
@@ -62,19 +62,7 @@ def read_metadata(path: AnyPath) -> dict[str, str]:
 
 def write(path: AnyPath, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
     """A safetensors file that is complete the moment its name exists."""
-    path = Path(path)
-    half = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with half.open("xb") as file:
-            file.write(safetensors.torch.save(dict(tensors), dict(metadata)))
-            file.flush()
-            os.fsync(file.fileno())
-        half.replace(path)
-    except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror}.") from error
-    finally:
-        with suppress(OSError):  # gone already if all went well
-            half.unlink()
+    write_atomically(Path(path), safetensors.torch.save(dict(tensors), dict(metadata)))
 
 
 def some(names: Iterable[str], most: int = 3) -> str:

@@ -20,6 +20,7 @@ from resnets.nn.network import unit_shapes
 from resnets.nn.shortcuts import projects
 from resnets.spec import KERNELS, ORDERS, Identity, Spec
 
+Floats = tuple[float, ...]
 Pairs = Iterator[tuple[str, str]]  # our module, their module
 
 
@@ -33,6 +34,7 @@ class Layout:
     modules: Callable[[Spec], Pairs] | None = None  # none where their names are ours
     conventions: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # field of a spec -> what it may be
     conv_classifier: bool = False  # the classifier is a 1x1 convolution
+    mean_std: tuple[Floats, Floats] | None = None  # with which its nets were trained, where all had the same
 
     def names(self, spec: Spec, tensors: Collection[str]) -> dict[str, str]:
         """Our tensors' names and theirs."""
@@ -46,9 +48,13 @@ class Layout:
         """Their shape of our tensor `name`; the numbers lie in memory in the same order."""
         return torch.Size([*ours, 1, 1]) if self.conv_classifier and name == "classifier.weight" else ours
 
+    def fitted(self, spec: Spec) -> dict[str, Any]:
+        """The fields in which a spec breaks with the conventions, as they would have it."""
+        return {k: may[0] for k, may in self.conventions.items() if getattr(spec, k) not in may}
+
     def require(self, spec: Spec, what: str) -> None:
         """Refuse a net that computes something else from the same tensors."""
-        fitted = {k: may[0] for k, may in self.conventions.items() if getattr(spec, k) not in may}
+        fitted = self.fitted(spec)
         wanted = dataclasses.replace(spec, **fitted)
         if wrong := [name for name in differing(spec, wanted) if name in fitted]:
             wanted = dataclasses.replace(spec, **{name: fitted[name] for name in wrong})
@@ -144,6 +150,7 @@ AKAMASTER = Layout(
         "resize": ("pad_both",),
         **_COMMON,
     },
+    mean_std=((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),  # ImageNet's, on CIFAR
 )
 TORCHVISION = Layout(
     "torchvision's resnet",

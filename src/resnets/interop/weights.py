@@ -68,6 +68,11 @@ def load_weights(net: ResNet, path: AnyPath, source: str = "auto") -> LoadReport
     return LoadReport(layout.sources[0] if source == "auto" else source, len(found), file.wrapper, file.prefix)
 
 
+def layout_in(path: AnyPath, source: str = "auto") -> Layout:
+    """Whose weights a file holds, with the conventions behind them."""
+    return _layout(files.read(path), source)
+
+
 def load(path: AnyPath, device: torch.device | str | None = None) -> ResNet:
     """The net of a file that `save_weights` wrote, with its weights and their dtype."""
     file = files.read(path)

@@ -6,11 +6,8 @@ recognised without a second file that could be lost. The last two are kept.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
-import os
-import tempfile
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,6 +17,7 @@ from typing import Any
 import safetensors.torch
 from torch import Tensor
 
+from resnets.atomic import write_atomically
 from resnets.errors import UserError
 
 KEEP = 2
@@ -30,45 +28,6 @@ class Checkpoint:
     step: int
     tensors: dict[str, Tensor]
     state: dict[str, Any]  # plain data
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """All of the data under that name, or nothing and the file that was there before."""
-    try:
-        handle, temporary = tempfile.mkstemp(prefix=".", suffix=".part", dir=path.parent)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.chmod(temporary, 0o644)
-            os.replace(temporary, path)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
-        _flush_folder(path.parent)
-    except OSError as error:
-        raise disk_error(path, error) from error
-
-
-def disk_error(path: Path, error: OSError) -> UserError:
-    """What a failed write means for the user."""
-    why = "the disk is full" if error.errno == errno.ENOSPC else (error.strerror or str(error)).lower()
-    return UserError(f"cannot write {path}: {why}; earlier files are intact, so make room and run the command again.")
-
-
-def _flush_folder(folder: Path) -> None:
-    """Make the rename itself durable, where the system lets a folder be opened."""
-    try:
-        handle = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(handle)
-    except OSError:
-        pass
-    finally:
-        os.close(handle)
 
 
 def save(folder: Path, checkpoint: Checkpoint) -> Path:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 
 Value = TypeVar("Value")
 
@@ -37,6 +39,18 @@ class Workers:
             values = values.cuda()
         dist.all_reduce(values)
         return values.tolist()
+
+    def summed(self, values: Tensor) -> Tensor:
+        """A tensor's sum over all processes, where it lies: the host does not wait for it."""
+        if self.world > 1:
+            dist.all_reduce(values)
+        return values
+
+    def alike(self, tensors: Iterable[Tensor]) -> None:
+        """Give every process rank 0's values."""
+        if self.world > 1:
+            for tensor in tensors:
+                dist.broadcast(tensor, 0)
 
     def told(self, value: Value) -> Value:
         """An object of rank 0's, in every process."""

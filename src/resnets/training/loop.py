@@ -128,7 +128,7 @@ class Trainer:
         self.scaler.update()
         if self.average is not None:
             self._average(step)
-        self.record[self.stream.place(step)] = seen
+        self.record[self.stream.place(step)] = self.workers.summed(seen)
 
     def _batch(self, step: int) -> tuple[Tensor, Tensor]:
         """This worker's share of a batch, augmented; a batch may end one epoch and begin the next."""
@@ -170,13 +170,18 @@ class Trainer:
     def means(self, first: int, last: int) -> Means:
         """Means over steps first to last of one epoch, over all workers. A loss that is not finite ends the run."""
         rows = self.record[self.stream.place(first) : self.stream.place(last) + 1].double().cpu()
-        if self.workers.world > 1:
-            rows = torch.tensor(self.workers.total(*rows.flatten().tolist())).view(-1, 2)
-        for i, loss in enumerate(rows[:, 0].tolist()):
+        for step, loss in enumerate(rows[:, 0].tolist(), first):
             if not math.isfinite(loss):
-                raise NotFiniteError(first + i, self.schedule.lr(first + i))
+                raise NotFiniteError("the loss", step, self.schedule.lr(step))
         loss, wrong = rows.mean(0).tolist()
         return Means(loss, 100 * wrong)
+
+    def check(self, last: int) -> None:
+        """Raise if a loss of this epoch, or a weight or statistic after step `last`, is not finite."""
+        self.means(self.stream.first(self.stream.epoch(last)), last)
+        for name, tensor in self.net.state_dict().items():
+            if not tensor.isfinite().all():
+                raise NotFiniteError(name, last, self.schedule.lr(last))
 
     @property
     def tested(self) -> nn.Module:
@@ -184,7 +189,8 @@ class Trainer:
         return self.net if self.average is None else self.average
 
     def score(self, images: Tensor, labels: Tensor) -> Score:
-        """The error on images, each worker testing its share."""
+        """The error on images, each worker testing its share with rank 0's BN statistics: those that are kept."""
+        self.workers.alike(self.tested.buffers())
         mine = self.workers.share(len(labels))
         part = evaluate(self.tested, images[mine], labels[mine], self.normalize, device=self.device)
         wrong, loss = self.workers.total(part.wrong, part.loss * part.images)
@@ -196,7 +202,7 @@ class Trainer:
 
         def batches() -> Iterator[Tensor]:
             for start in range(0, count - count % size or count, size):
-                yield self.normalize(self.images[start : start + size])
+                yield self.normalize(self.images[start : min(start + size, count)])
 
         if count:
             precise_bn(self.tested, batches())
@@ -236,8 +242,7 @@ class Trainer:
 
 
 class NotFiniteError(Exception):
-    """The loss of a step is not a finite number."""
+    """The loss of a step, or what the step left, is not a finite number."""
 
-    def __init__(self, step: int, lr: float) -> None:
-        super().__init__(f"the loss of step {step} is not finite (learning rate {lr:g})")
-        self.step, self.lr = step, lr
+    def __init__(self, what: str, step: int, lr: float) -> None:
+        super().__init__(f"{what} is not finite in step {step} (learning rate {lr:g})")

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO
 
+from resnets.text import clock
+
 EVERY = 15.0  # seconds between plain lines
 
 
@@ -71,13 +73,6 @@ def describe(line: dict[str, Any], errors: dict[str, float]) -> str:
         f"{line['images_per_second']:.0f} images/s",
     ]
     return "  ".join(words)
-
-
-def clock(seconds: float) -> str:
-    """1:02:03"""
-    minutes, second = divmod(round(seconds), 60)
-    hours, minute = divmod(minutes, 60)
-    return f"{hours}:{minute:02d}:{second:02d}" if hours else f"{minute}:{second:02d}"
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import dataclasses
 import math
 import re
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from resnets.errors import UserError, one_of
@@ -66,6 +67,8 @@ class Recipe:
             if field.name in CHOICES and value not in CHOICES[field.name]:
                 raise one_of(field.name, value, CHOICES[field.name])
             _check_type(field.name, field.type, value)
+            if field.type == "float":  # 1 and 1.0 are one recipe
+                object.__setattr__(self, field.name, float(value))
         for name, low, high in (
             ("batch", 1, None), ("micro_batch", 0, None), ("pad", 0, None), ("validation", 0, None),
             ("precise_bn", 0, None), ("lr", 0, None), ("warmup_lr", 0, None), ("weight_decay", 0, None),
@@ -76,6 +79,8 @@ class Recipe:
             if value < low or (high is not None and value > high):
                 bounds = f"at least {low}" if high is None else f"between {low} and {high}"
                 raise UserError(f"recipe {self.name}: {name} must be {bounds}, not {value}.")
+        if self.nesterov and not self.momentum:
+            raise UserError(f"recipe {self.name}: nesterov needs a momentum above 0.")
         for span in (self.length, self.warmup, *self.milestone_spans):
             parse_span(span)
         self.size_steps  # noqa: B018  # parsing is checking
@@ -111,16 +116,16 @@ def _check_type(name: str, wanted: Any, value: Any) -> None:
         raise UserError(f"recipe field {name} must be {word}, not {value!r}.")
 
 
-def parse_span(text: str) -> tuple[float, str]:
+def parse_span(text: str) -> tuple[Fraction, str]:
     """`64000it` or `0.5ep` as a number and its unit."""
     match = re.fullmatch(r"(\d*\.?\d+)(it|ep)", text.strip())
     if not match or (match[2] == "it" and "." in match[1]):
         raise UserError(f"a span of training is written as 64000it or 164ep, not {text!r}.")
-    return float(match[1]), match[2]
+    return Fraction(match[1]), match[2]
 
 
 def iterations(span: str, images: int, batch: int) -> int:
-    """A span in steps of `batch` out of `images`; epochs are rounded up to whole steps."""
+    """A span in steps of `batch` out of `images`; epochs are rounded up to whole steps, exactly."""
     number, unit = parse_span(span)
     return int(number) if unit == "it" else math.ceil(number * images / batch)
 

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from resnets.atomic import write_atomically, write_error
 from resnets.data import load as load_data
 from resnets.data.images import Images
 from resnets.engine.allocator import keep_freed_memory
@@ -23,7 +24,7 @@ from resnets.interop.weights import save_weights
 from resnets.runs import Identity, Run, provenance
 from resnets.spec import Spec
 from resnets.training import checkpoint, distributed
-from resnets.training.checkpoint import Checkpoint, write_atomically
+from resnets.training.checkpoint import Checkpoint
 from resnets.training.loop import NotFiniteError, Trainer
 from resnets.training.progress import Progress, progress
 from resnets.training.recipe import Recipe, recipe_of
@@ -205,7 +206,7 @@ class _Session:
             self.metrics.flush()
             os.fsync(self.metrics.fileno())
         except OSError as error:
-            raise checkpoint.disk_error(self.run.metrics_path, error) from error
+            raise write_error(self.run.metrics_path, error) from error
         self.save()
 
     def _finish(self) -> None:

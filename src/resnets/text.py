@@ -24,6 +24,13 @@ def multiply_adds(n: int) -> str:
     return f"{value:,.{decimals}f} {unit}"
 
 
+def clock(seconds: float) -> str:
+    """`1:02:03`."""
+    minutes, second = divmod(round(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours}:{minute:02d}:{second:02d}" if hours else f"{minute}:{second:02d}"
+
+
 def printable(text: str) -> str:
     """The text without what could command a terminal: names may come from foreign files."""
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

@@ -1,0 +1,54 @@
+"""What `resnets runs`, `resnets plot` and `resnets results` do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from resnets.errors import UserError
+from resnets.report import curves, listing, results
+from resnets.runs import Run, find
+from resnets.text import clock, print_table
+
+
+def runs_command(folder: str, *, as_json: bool) -> None:
+    rows = listing.rows(find(Path(folder)))
+    if as_json:
+        print(json.dumps(rows, indent=2))
+        return
+    if not rows:
+        raise UserError(f"there is no run in {folder}.")
+    cells = [
+        [
+            row["run"],
+            row["state"],
+            f"{row['step']:,}/{row['steps']:,}",
+            _number(row["loss"], 3),
+            _number(row["validation"], 2),
+            _number(row["test"], 2),
+            clock(row["seconds_left"]) if row["seconds_left"] is not None else "",
+        ]
+        for row in rows
+    ]
+    header = ("run", "state", "steps", "loss", "validation error", "test error", "time left")
+    print_table(header, cells, right=header[2:])
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "" if value is None else f"{value:.{digits}f}"
+
+
+def plot_command(paths: list[str], out: str) -> None:
+    print(curves.draw(_runs(paths), Path(out)))
+
+
+def results_command(paths: list[str], out: str) -> None:
+    results.write(Path(out), results.collect(_runs(paths)))
+    print(out)
+
+
+def _runs(paths: list[str]) -> list[Run]:
+    found = [run for path in paths for run in find(Path(path))]
+    if not found:
+        raise UserError(f"there is no run in {', '.join(paths)}.")
+    return found
