@@ -3,10 +3,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: test lint types format clean
+.PHONY: train test lint types format tables clean
+
+# CIFAR-10 is fetched on first use. Stopped by Ctrl-C or worse, the same command goes on where it was.
+train: $(VENV)/.package
+	$(BIN)/resnets train preresnet20 --data cifar10 --recipe cifar-quick
 
 test: lint types
-	$(BIN)/pytest
+	$(BIN)/pytest -n auto
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -22,12 +26,16 @@ format: $(VENV)/.dev
 # The environment is made anew whenever what it is made from changes.
 $(VENV)/.package: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e .
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[plot]'
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.package
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
 	touch $@
+
+# The tables of README and docs, from results/.
+tables: $(VENV)/.package
+	$(BIN)/python -m resnets.report.tables
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info

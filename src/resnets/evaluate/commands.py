@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,8 @@ class Subject:
 
     net: ResNet
     what: str  # a sentence for the reader
-    data: str | None = None
+    data: str | None = None  # its name, and the hash of its pixels and labels
+    digest: str | None = None
     normalize: str = "channel"
     mean_std: tuple[tuple[float, ...], tuple[float, ...]] | None = None
 
@@ -47,12 +49,13 @@ def subject(path: Path, network: str | None, changes: dict[str, Any], source: st
             raise UserError(f"{path} says itself what its network is; leave out --network and what differs from it.")
         given = json.loads(metadata.get("preprocessing", "{}"))
         known = (tuple(given["mean"]), tuple(given["std"])) if given else None
-        run = json.loads(metadata.get("run", "{}"))
+        data = json.loads(metadata.get("run", "{}")).get("data", {})
         net = load(path)
         return Subject(
             net,
             f"{net.spec.name} from {path}",
-            run.get("data", {}).get("name"),
+            data.get("name"),
+            data.get("digest"),
             given.get("normalize", "channel"),
             known,
         )
@@ -118,6 +121,8 @@ def eval_command(
 ) -> None:
     given = subject(Path(path), network, changes, source)
     images = load_data(data or given.data or "cifar10", data_dir)
+    if images.name == given.data and images.digest != given.digest:
+        print(f"resnets: warning: this {images.name} is not the one that {path} was trained on.", file=sys.stderr)
     place = "cuda" if device == "auto" and torch.cuda.is_available() else "cpu" if device == "auto" else device
     found = score(given, images, per=per, precise=precise, device=place)
     if as_json:

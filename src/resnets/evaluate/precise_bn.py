@@ -6,20 +6,25 @@ from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 
 def precise_bn(net: nn.Module, batches: Iterable[Tensor]) -> None:
-    """Replace each BN's running mean and variance by their plain averages over the batches."""
-    norms = [m for m in net.modules() if isinstance(m, nn.BatchNorm2d)]
+    """Replace each BN's running mean and variance by their plain averages over the batches.
+
+    Only BN is in training mode: the rest, a dropout shortcut say, does what it does in testing.
+    """
+    norms = [m for m in net.modules() if isinstance(m, _BatchNorm)]  # SyncBatchNorm too
     if not norms:
         return
     momenta = [m.momentum for m in norms]
     training = net.training
     try:
+        net.eval()
         for norm in norms:
             norm.reset_running_stats()
             norm.momentum = None  # PyTorch's word for a cumulative average
-        net.train()
+            norm.train()
         with torch.no_grad():
             for x in batches:
                 net(x)
