@@ -53,7 +53,7 @@ def test_where_the_stride_stands():
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("resnet51", "unknown network 'resnet51': did you mean"),
+        ("resnet51", "unknown network 'resnet51': did you mean resnet50 or resnet56 or resnet44?"),
         ("preresnet26", r"26 layers is preresnet20 with depth=26\."),
         ("vgg", "unknown network 'vgg'"),
         ("", "unknown network ''"),

@@ -89,9 +89,8 @@ def _table() -> dict[str, Spec]:
 
 
 def _by_family_and_depth(name: str) -> tuple[int, int, str]:
-    family = name.rstrip("0123456789_layer") or name
-    digits = name.removesuffix("_1layer").lstrip("abcdefghijklmnopqrstuvwxyz")
-    return ("resnet", "preresnet", "plain").index(_family(name)), int(digits), family
+    digits = name.removeprefix(_family(name)).removesuffix("_1layer")
+    return ("resnet", "preresnet", "plain").index(_family(name)), int(digits), name
 
 
 def _family(name: str) -> str:
@@ -151,9 +150,15 @@ def _blocks_for_depth(base: Spec, stages: int, changes: dict[str, Any]) -> tuple
 
 
 def _unknown(name: str) -> UserError:
-    error = one_of("network", name, NETWORKS)
+    """The nearest names: by depth where the name is a family and a number."""
     family = _family(str(name))
     digits = str(name).removeprefix(family)
-    if digits.isdigit() and (int(digits) - 2) % 6 == 0 and int(digits) > 2:
-        return UserError(f"{error} A two-layer CIFAR net of {digits} layers is {family}20 with depth={digits}.")
-    return error
+    if not digits.isdecimal():
+        return one_of("network", name, NETWORKS)
+    depth = int(digits)
+    of_family = [net for net in NETWORKS if _family(net) == family and "_" not in net]
+    near = sorted(of_family, key=lambda net: abs(int(net.removeprefix(family)) - depth))[:3]
+    other = ""
+    if depth > 2 and (depth - 2) % 6 == 0 and family != "plain":
+        other = f" A two-layer CIFAR net of {depth} layers is {family}20 with depth={depth}."
+    return UserError(f"unknown network {name!r}: did you mean {' or '.join(near)}?{other}")

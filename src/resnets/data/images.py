@@ -1,0 +1,74 @@
+"""A labelled set of images in memory: what every source of data gives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from resnets.data.draws import draws
+from resnets.errors import UserError
+
+Indices = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Images:
+    """Training and test images, uint8 (N, C, H, W), and their labels, int64 (N,).
+
+    The pixels may be a private memory map of the cache: writing to them changes no file. `digest` is
+    the hash of all pixels and labels in their order; two sets with one digest train alike.
+    """
+
+    name: str
+    classes: tuple[str, ...]
+    mean: tuple[float, ...]  # per channel over the training images, pixels from 0 to 1
+    std: tuple[float, ...]
+    train_images: npt.NDArray[np.uint8]
+    train_labels: Indices
+    test_images: npt.NDArray[np.uint8]
+    test_labels: Indices
+    digest: str
+
+    def __post_init__(self) -> None:
+        for part, images, labels in (
+            ("training", self.train_images, self.train_labels),
+            ("test", self.test_images, self.test_labels),
+        ):
+            if images.dtype != np.uint8 or images.ndim != 4 or images.shape[1] != len(self.mean) or not len(images):
+                raise UserError(f"{self.name}: {part} images must be uint8 (N, C, H, W), not {_form(images)}.")
+            if labels.dtype != np.int64 or labels.shape != images.shape[:1]:
+                raise UserError(f"{self.name}: {part} labels must be int64, one an image, not {_form(labels)}.")
+            if labels.min() < 0 or labels.max() >= len(self.classes):
+                raise UserError(f"{self.name}: {part} labels must lie between 0 and {len(self.classes) - 1}.")
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.classes)
+
+    def split(self, n_validation: int, seed: int) -> tuple[Indices, Indices]:
+        """Indices of the training images to train on, and of `n_validation` held out; both ascending.
+
+        Stratified: each class gives the same share, to within one image. A pure function of the
+        labels, `n_validation` and `seed`; a larger validation set contains the smaller ones.
+        """
+        n = len(self.train_labels)
+        if isinstance(n_validation, bool) or not isinstance(n_validation, int) or not 0 <= n_validation < n:
+            raise UserError(
+                f"the validation set must have 0 to {n - 1} of the {n} training images, not {n_validation}."
+            )
+        bits = draws("split", seed, 0, np.arange(n))
+        by_class = np.lexsort((bits, self.train_labels))
+        sizes = np.bincount(self.train_labels, minlength=self.num_classes)
+        first = np.cumsum(sizes) - sizes
+        share = np.empty(n)  # of its class that an image and those drawn before it make up
+        labels = self.train_labels[by_class]
+        share[by_class] = (np.arange(n) - first[labels] + 0.5) / sizes[labels]
+        chosen = np.lexsort((bits, share))
+        return np.sort(chosen[n_validation:]), np.sort(chosen[:n_validation])
+
+
+def _form(array: npt.NDArray[Any]) -> str:
+    return f"{array.dtype} {array.shape}"

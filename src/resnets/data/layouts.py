@@ -1,0 +1,112 @@
+"""Readers of the forms in which CIFAR is published; each gives `Rows`."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from resnets.data.cifar import RECORD, Cifar, Layout, Rows
+from resnets.data.progress import Progress
+from resnets.data.unpickle import read_batch
+from resnets.errors import UserError
+
+Reader = Callable[[Layout, Mapping[str, bytes], str], Iterator[Rows]]
+
+
+def read_files(known: Cifar, layout: Layout, files: Mapping[str, bytes], where: str) -> Rows:
+    """The rows of a layout's files, in official order, each file checked where its hash is known."""
+    parts = []
+    for number, rows in enumerate(READERS[layout.form](layout, files, where)):
+        known.check_batch(number, rows, f"{where}/{layout.files[number]}")
+        parts.append(rows)
+    return np.concatenate(parts)
+
+
+def read_class_folders(known: Cifar, root: Path, progress: Progress) -> Rows:
+    """The rows of `train/<class>/*.png` and `test/<class>/*.png`, in canonical order."""
+    paths = [
+        [
+            (label, file)
+            for label, name in enumerate(known.classes)
+            for file in sorted((root / part / name).glob("*.png"))
+        ]
+        for part in ("train", "test")
+    ]
+    for part, count, listed in zip(("train", "test"), known.counts, paths, strict=True):
+        if len(listed) != count:
+            raise UserError(f"{root / part} is not {known.title}'s: it has {len(listed)} PNG files, not {count}.")
+    rows = np.empty(sum(known.counts), RECORD)
+    with progress.task(f"reading {root}", len(rows)) as advance:
+        for row, (label, file) in zip(rows, [*paths[0], *paths[1]], strict=True):
+            row["label"] = label
+            row["image"] = _decode(file.read_bytes(), (32, 32), str(file)).transpose(2, 0, 1)
+            advance(1)
+    return known.canonical(rows)
+
+
+def _binary(layout: Layout, files: Mapping[str, bytes], where: str) -> Iterator[Rows]:
+    return _records(layout, files, where, RECORD)
+
+
+def _binary_fine(layout: Layout, files: Mapping[str, bytes], where: str) -> Iterator[Rows]:
+    """CIFAR-100 has the label of the superclass in front of the label."""
+    for raw in _records(layout, files, where, np.dtype([("coarse", "u1"), ("row", RECORD)])):
+        yield np.ascontiguousarray(raw["row"])
+
+
+def _records(layout: Layout, files: Mapping[str, bytes], where: str, record: np.dtype[Any]) -> Iterator[Rows]:
+    for name in layout.train + layout.test:
+        if len(files[name]) % record.itemsize:
+            raise UserError(f"{where}/{name} is broken: its length is no multiple of {record.itemsize} bytes.")
+        yield np.frombuffer(files[name], record)
+
+
+def _python(layout: Layout, files: Mapping[str, bytes], where: str) -> Iterator[Rows]:
+    for name in layout.train + layout.test:
+        pixels, labels = read_batch(files[name], f"{where}/{name}")
+        yield _rows(pixels, labels, f"{where}/{name}")
+
+
+def _sheets(layout: Layout, files: Mapping[str, bytes], where: str) -> Iterator[Rows]:
+    """A PNG for each batch, an image in each of its lines, and two lists of labels."""
+    for sheets, list_name in ((layout.train, layout.extra[0]), (layout.test, layout.extra[1])):
+        try:
+            labels = [int(v) for v in json.loads(files[list_name])]
+        except (ValueError, TypeError):
+            raise UserError(f"{where}/{list_name} is broken: it must be a JSON list of labels.") from None
+        each = len(labels) // len(sheets)
+        for number, name in enumerate(sheets):
+            lines = _decode(files[name], (32 * 32, each), f"{where}/{name}")
+            yield _rows(lines.transpose(0, 2, 1), labels[number * each :][:each], f"{where}/{name}")
+
+
+def _rows(pixels: npt.NDArray[np.uint8], labels: list[int], where: str) -> Rows:
+    if pixels.size != len(labels) * 3072 or not all(0 <= label < 256 for label in labels):
+        raise UserError(f"{where} is broken: it has {len(labels)} labels and {pixels.size / 3072:g} images.")
+    rows = np.empty(len(labels), RECORD)
+    rows["label"] = labels
+    rows["image"] = pixels.reshape(-1, 3, 32, 32)
+    return rows
+
+
+def _decode(data: bytes, size: tuple[int, int], where: str) -> npt.NDArray[np.uint8]:
+    """Pixels (height, width, 3) of a PNG of that size (width, height)."""
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(data), formats=("PNG",)) as image:
+            if image.size == size and image.mode == "RGB":
+                return np.asarray(image)
+            found = f"it is {image.mode} {image.size[0]}x{image.size[1]}"
+    except Exception:  # a broken PNG may fail in any way
+        found = "it cannot be decoded"
+    raise UserError(f"{where} is not an RGB PNG of {size[0]}x{size[1]} pixels: {found}.")
+
+
+READERS: dict[str, Reader] = {"binary": _binary, "binary_fine": _binary_fine, "python": _python, "sheets": _sheets}

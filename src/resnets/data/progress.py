@@ -1,0 +1,66 @@
+"""Telling what a fetch does: a bar on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Protocol
+
+Advance = Callable[[int], None]
+
+
+class Progress(Protocol):
+    """What a fetch reports to; write another one to show it elsewhere."""
+
+    def note(self, text: str) -> None:
+        """A sentence to the reader."""
+
+    def task(self, what: str, total: int | None) -> AbstractContextManager[Advance]:
+        """A stretch of work of `total` steps, or of unknown length; gives the function that counts steps."""
+
+
+class Console:
+    """Reports on standard error."""
+
+    def note(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+    @contextmanager
+    def task(self, what: str, total: int | None) -> Iterator[Advance]:
+        if sys.stderr.isatty():
+            yield from self._bar(what, total)
+        else:
+            yield from self._lines(what, total)
+
+    def _bar(self, what: str, total: int | None) -> Iterator[Advance]:
+        import rich.console
+        import rich.markup
+        import rich.progress
+
+        with rich.progress.Progress(console=rich.console.Console(stderr=True), transient=True) as bar:
+            task = bar.add_task(rich.markup.escape(what), total=total)
+            yield lambda steps: bar.advance(task, steps)
+
+    def _lines(self, what: str, total: int | None) -> Iterator[Advance]:
+        self.note(f"{what} ...")
+        done = 0
+
+        def advance(steps: int) -> None:
+            nonlocal done
+            before, done = done, done + steps
+            if total and (quarter := 4 * done // total) > 4 * before // total:
+                self.note(f"{what}: {25 * quarter} %")
+
+        yield advance
+
+
+class Silent:
+    """Reports nothing."""
+
+    def note(self, text: str) -> None:
+        pass
+
+    @contextmanager
+    def task(self, what: str, total: int | None) -> Iterator[Advance]:
+        yield lambda steps: None
