@@ -113,13 +113,11 @@ class Run:
             return []
         return list(_whole_lines(self.metrics_path))
 
-    def cut_metrics(self, step: int) -> None:
-        """Drop what was logged after the checkpoint of `step`: it will be logged again."""
-        kept = [line for line in self.metrics() if line["step"] <= step]
-        data = "".join(json.dumps(line) + "\n" for line in kept)
-        temporary = self.metrics_path.with_suffix(".part")
-        temporary.write_text(data)
-        os.replace(temporary, self.metrics_path)
+    def cut_metrics(self, lines: int) -> None:
+        """Keep so many lines: what was logged after a checkpoint will be logged again."""
+        if self.metrics_path.exists():
+            kept = self.metrics_path.read_bytes().splitlines(keepends=True)[:lines]
+            os.truncate(self.metrics_path, sum(map(len, kept)))
 
     def open_metrics(self) -> IO[str]:
         return self.metrics_path.open("a")
@@ -135,6 +133,7 @@ class Run:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
+            handle.close()
             sentence = f"another process is training in {self.path}; wait for it or choose another --out."
             raise UserError(sentence) from None
         return handle

@@ -31,13 +31,14 @@ class Checkpoint:
 
 
 def save(folder: Path, checkpoint: Checkpoint) -> Path:
-    """Write a checkpoint and drop all but the last two."""
+    """Write a checkpoint; of the others only the one before it stays, as those after it were found damaged."""
     metadata = {"step": str(checkpoint.step), "state": json.dumps(checkpoint.state, sort_keys=True)}
     data = safetensors.torch.save(checkpoint.tensors, metadata)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"step-{checkpoint.step:08d}-{_digest(data)}.safetensors"
     write_atomically(path, data)
-    for old in found(folder)[KEEP:]:
+    before = [old for old in found(folder) if _step(old) < checkpoint.step]
+    for old in set(found(folder)) - {path, *before[: KEEP - 1]}:
         old.unlink(missing_ok=True)
     for left in folder.glob(".*.part"):  # of a process that was killed while it wrote
         left.unlink(missing_ok=True)
@@ -46,7 +47,7 @@ def save(folder: Path, checkpoint: Checkpoint) -> Path:
 
 def found(folder: Path) -> list[Path]:
     """The checkpoints of a folder, newest first, readable or not."""
-    return sorted(folder.glob("step-*.safetensors"), reverse=True)
+    return sorted(folder.glob("step-[0-9]*-*.safetensors"), key=lambda path: (_step(path), path.name), reverse=True)
 
 
 def newest(folder: Path, warn: Callable[[str], None] = warnings.warn) -> Checkpoint:
@@ -65,6 +66,10 @@ def newest(folder: Path, warn: Callable[[str], None] = warnings.warn) -> Checkpo
         return Checkpoint(int(header["step"]), safetensors.torch.load(data), json.loads(header["state"]))
     what = f"none of its {len(paths)} checkpoints is whole" if paths else "it has no checkpoint"
     raise UserError(f"the run in {folder.parent} cannot go on: {what}; delete the folder to start over.")
+
+
+def _step(path: Path) -> int:
+    return int(path.name.split("-")[1])
 
 
 def _digest(data: bytes) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -76,10 +77,29 @@ def start(device: str) -> tuple[Workers, torch.device]:
     if world == 1:
         return Workers(), chosen
     if not dist.is_initialized():
-        dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo")
+        dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo", **_meeting(world))
+        atexit.register(_stop)  # not after each run: the processes cannot meet a second time
     return Workers(dist.get_rank(), dist.get_world_size()), chosen
 
 
-def stop() -> None:
-    if dist.is_available() and dist.is_initialized():
+def _meeting(world: int) -> dict[str, Any]:
+    """Where the processes meet, if not where torch would have them meet.
+
+    torchrun keeps one store for all its restarts, and the addresses of dead processes stay in it; the number of the
+    restart keeps them apart. Several machines count their restarts each on its own: there
+    `TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1` gives every restart a store of its own.
+    """
+    env = os.environ
+    if env.get("TORCHELASTIC_USE_AGENT_STORE") != "True" or env.get("GROUP_WORLD_SIZE") != "1":
+        return {}
+    from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
+
+    host, port = env["MASTER_ADDR"], int(env["MASTER_PORT"])
+    store = TCPStore(host, port, world, is_master=False, wait_for_workers=False)
+    prefix = f"restart {env['TORCHELASTIC_RESTART_COUNT']}"
+    return {"store": PrefixStore(prefix, store), "rank": int(env["RANK"]), "world_size": world}
+
+
+def _stop() -> None:
+    if dist.is_initialized():
         dist.destroy_process_group()

@@ -131,16 +131,20 @@ def iterations(span: str, images: int, batch: int) -> int:
 
 
 _PAPER = Recipe("cifar-paper")
-_QUICK = Recipe(
-    "cifar-quick",
-    length="10ep",
-    schedule="onecycle",
+_QUICK = dataclasses.replace(  # for minutes on two cores: docs/decisions/0004-cifar-quick.md
+    _PAPER,
+    name="cifar-quick",
+    length="10.6ep",
     lr=0.3,
-    warmup="0it",
+    schedule="onecycle",
+    peak=0.2,
     milestones="",
+    warmup="0it",
+    nesterov=True,
     weight_decay=5e-4,
     label_smoothing=0.1,
-    sizes="16@0,24@0.4,32@0.75",
+    pad=2,
+    sizes="16@0,24@0.472,32@0.849",  # 5, 4 and 1.6 epochs
 )
 
 RECIPES: dict[str, Recipe] = {
@@ -153,12 +157,12 @@ RECIPES: dict[str, Recipe] = {
         ),
         dataclasses.replace(_PAPER, name="cifar-v1", validation=5000),
         _QUICK,
-        dataclasses.replace(_QUICK, name="cifar-hours", length="120ep"),
+        dataclasses.replace(_QUICK, name="cifar-hours", length="100ep", pad=4, sizes="16@0,24@0.35,32@0.7"),
     )
 }  # fmt: skip
 
 
-def recipe_of(name: str | Recipe, **changes: Any) -> Recipe:
+def recipe_of(name: str | Recipe, /, **changes: Any) -> Recipe:
     """The named recipe with fields replaced."""
     if isinstance(name, str) and name not in RECIPES:
         raise one_of("recipe", name, RECIPES)

@@ -8,12 +8,11 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
-from torch import Tensor
 
 from resnets.atomic import write_atomically, write_error
 from resnets.data import load as load_data
@@ -59,27 +58,29 @@ def train(
     workers, place = distributed.start(device)
     images = load_data(data, data_dir) if isinstance(data, str) else data
     spec = _spec(model, network or {}, images)
-    run = Run(Path(out) / Identity(spec, images.name, images.digest, chosen, seed).slug)
-    if run.result is not None:
+    identity = Identity(spec, images.name, images.digest, chosen, seed)
+    run = Run(Path(out) / identity.slug)
+    say = _say if workers.first and not quiet else _mute
+    if workers.told(run.result is not None):
+        say(f"{run.path} is finished.")
         return run
     keep_freed_memory()
-    lock = run.lock() if workers.first else None
-    try:
+    with run.lock() if workers.first else nullcontext():
         trainer = Trainer(spec, images, chosen, seed, device=place, workers=workers)
         session = _Session(run, trainer, curve=curve, test=test, log_every=log_every, every=checkpoint_every)
-        session.begin(Identity(spec, images.name, images.digest, chosen, seed))
+        session.begin(identity)
+        if session.step:
+            say(f"resuming {run.path} at step {session.step:,} of {trainer.schedule.total:,}.")
         with progress(trainer.schedule.total, session.step, quiet or not workers.first) as shown:
             session.go(shown, _writer(run, tensorboard and workers.first))
-    finally:
-        if lock is not None:
-            lock.close()
-        distributed.stop()
     return run
 
 
 def _spec(model: str | Spec, changes: dict[str, Any], images: Images) -> Spec:
     """The network for these images: as many classes and channels as they have, unless it was said."""
     if isinstance(model, Spec):
+        if changes:
+            raise UserError("a network given as a Spec takes no changes by `network`; change the spec.")
         spec = model
     else:
         spec = spec_of(
@@ -97,36 +98,56 @@ class _Session:
         self.run, self.trainer, self.workers = run, trainer, trainer.workers
         self.curve, self.test, self.log_every, self.every = curve, test, log_every, every
         self.step = 0
+        self.lines = 0  # of metrics
         self.scores: dict[str, tuple[int, dict[str, Any]]] = {}  # the newest of each split, with its step
+        self.metrics: IO[str] | None = None
 
     # --- begin or resume ----------------------------------------------------------------------
 
     def begin(self, identity: Identity) -> None:
         """Take up the run where it stands. Rank 0 reads, the others hear it from there."""
-        tensors: dict[str, Tensor] = {}
+        saved: Checkpoint | None = None
         if self.workers.first:
+            for left in self.run.path.glob(".*.part"):  # of a process that was killed while it wrote
+                left.unlink(missing_ok=True)
             if self.run.exists:
                 saved = checkpoint.newest(self.run.checkpoints, _warn)
-                self.step, tensors = saved.step, saved.tensors
-                self.run.cut_metrics(self.step)
+                self.run.cut_metrics(saved.state["lines"])
             else:  # the config comes last: a folder without one is not a run yet
                 self.run.metrics_path.unlink(missing_ok=True)
                 self.save()
                 config = {"run": identity.to_dict(), "steps": self.trainer.schedule.total, **provenance()}
                 write_atomically(self.run.config_path, json.dumps(config, indent=1).encode())
-        self.step, tensors = self.workers.told((self.step, tensors))
-        if tensors:
-            self.trainer.load(tensors)
+        saved = self.workers.told(saved)
+        if saved is not None:
+            self.step, self.lines, self.scores = saved.step, saved.state["lines"], saved.state["scores"]
+            self.trainer.load(saved.tensors)
 
     def save(self) -> Path:
-        return checkpoint.save(self.run.checkpoints, Checkpoint(self.step, self.trainer.state(), {}))
+        state = {"lines": self.lines, "scores": self.scores}
+        return checkpoint.save(self.run.checkpoints, Checkpoint(self.step, self.trainer.state(), state))
 
     # --- train --------------------------------------------------------------------------------
 
     def go(self, shown: Progress, writer: Callable[[dict[str, Any]], None]) -> None:
-        stream, total = self.trainer.stream, self.trainer.schedule.total
         self.metrics = self.run.open_metrics() if self.workers.first else None
         self.writer, self.shown = writer, shown
+        try:
+            self._train()
+            self._finish()
+        except NotFiniteError as error:
+            good = checkpoint.found(self.run.checkpoints)
+            raise UserError(
+                f"{error}; the last good checkpoint is {good[0] if good else 'missing'}; "
+                "lower the learning rate, or lengthen the warm-up, and train anew."
+            ) from None
+        finally:
+            if self.metrics is not None:
+                with suppress(OSError):  # of a full disk, which has been told
+                    self.metrics.close()
+
+    def _train(self) -> None:
+        stream, total = self.trainer.stream, self.trainer.schedule.total
         logged, began = self.step, time.monotonic()
         saved_at = began
         with _signals() as asked:
@@ -143,23 +164,16 @@ class _Session:
                     logged, began = self.step, now
                 if ends_epoch:
                     self._epoch(step)
-                shown.advance(self.step)
-                if asked() or time.monotonic() - saved_at >= self.every or self.step == total:
-                    self._keep()
+                self.shown.advance(self.step)
+                stop = asked()
+                if stop or time.monotonic() - saved_at >= self.every or self.step == total:
+                    self._keep(step)
                     saved_at = time.monotonic()
-                if asked():
+                if stop:
                     raise KeyboardInterrupt
-        self._finish()
 
     def _log(self, first: int, last: int, speed: float) -> None:
-        try:
-            means = self.trainer.means(first, last)
-        except NotFiniteError as error:
-            good = checkpoint.found(self.run.checkpoints)
-            raise UserError(
-                f"{error}; the last good checkpoint is {good[0] if good else 'missing'}; "
-                "lower the learning rate, or lengthen the warm-up, and train anew."
-            ) from None
+        means = self.trainer.means(first, last)
         line = {
             "kind": "train", "step": last + 1, "epoch": self._epochs(last), "loss": means.loss, "error": means.error,
             "lr": self.trainer.schedule.lr(last), "images_per_second": round(speed, 1), "memory": _memory(self.trainer),
@@ -195,18 +209,26 @@ class _Session:
 
     def _write(self, line: dict[str, Any]) -> None:
         if self.metrics is not None:
-            self.metrics.write(json.dumps(line) + "\n")
+            with self._metrics_written():
+                self.metrics.write(json.dumps(line) + "\n")
+            self.lines += 1
             self.writer(line)
 
-    def _keep(self) -> None:
-        """A checkpoint, after everything logged before it is on the disk; never one with a loss that is not finite."""
-        if self.metrics is None:
-            return
+    @contextmanager
+    def _metrics_written(self) -> Iterator[None]:
         try:
-            self.metrics.flush()
-            os.fsync(self.metrics.fileno())
+            yield
         except OSError as error:
             raise write_error(self.run.metrics_path, error) from error
+
+    def _keep(self, last: int) -> None:
+        """A checkpoint, after everything logged before it is on the disk; never one with what is not finite."""
+        self.trainer.check(last)
+        if self.metrics is None:
+            return
+        with self._metrics_written():
+            self.metrics.flush()
+            os.fsync(self.metrics.fileno())
         self.save()
 
     def _finish(self) -> None:
@@ -221,7 +243,8 @@ class _Session:
                 scores[split] = self._score(split, base) if changed else known
         if self.metrics is None:
             return
-        self.metrics.close()
+        with self._metrics_written():
+            self.metrics.close()
         preprocessing = {"normalize": trainer.recipe.normalize, "mean": trainer.data.mean, "std": trainer.data.std}
         metadata = {
             "classes": json.dumps(trainer.data.classes),
@@ -235,8 +258,16 @@ class _Session:
         write_atomically(self.run.result_path, json.dumps(result, indent=1).encode())
 
 
+def _say(sentence: str) -> None:
+    print(f"resnets: {sentence}", file=sys.stderr)
+
+
+def _mute(sentence: str) -> None:
+    pass
+
+
 def _warn(sentence: str) -> None:
-    print(f"resnets: warning: {sentence}", file=sys.stderr)
+    _say(f"warning: {sentence}")
 
 
 @contextmanager

@@ -1,0 +1,183 @@
+"""Two gloo processes against one, and a worker that is killed."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+import tiny
+import torch
+import torch.distributed as dist
+
+from resnets import runs
+from resnets.errors import UserError
+from resnets.training import checkpoint, distributed
+from resnets.training.distributed import Workers
+from resnets.training.loop import Trainer
+from resnets.training.recipe import recipe_of
+from resnets.zoo import spec_of
+
+pytestmark = pytest.mark.skipif(not (dist.is_available() and dist.is_gloo_available()), reason="torch without gloo")
+
+RECIPE = {"length": "16it", "batch": "48", "warmup": "0it", "milestones": "", "lr": "0.02", "validation": "40"}
+RECIPE |= {"sizes": "16@0", "ema": "0.5"}
+COMMAND = ["train", "preresnet20", "--data", "synthetic:256", "--widths", "4,8,8", "--blocks", "1", "--quiet"]
+COMMAND += ["--curve", "--log-every", "1", "--checkpoint-every", "0"]
+COMMAND += [word for field, value in RECIPE.items() for word in (f"--{field}", value)]
+TORCHRUN = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--max-restarts", "3"]
+
+
+def alone(out, **changes):
+    """The same in this process."""
+    recipe = {**RECIPE, "batch": 48, "lr": 0.02, "validation": 40, "ema": 0.5}
+    return tiny.train_tiny(out, **{**recipe, "curve": True, "log_every": 1, **changes})
+
+
+def environment(**changes):
+    return {**os.environ, "OMP_NUM_THREADS": "1", **changes}
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory):
+    """The run of two processes, seeds 0 and 1 one after the other."""
+    out = tmp_path_factory.mktemp("two")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-m", "resnets", *COMMAND, "--runs", "2", "--out", str(out)],
+            env=environment(RANK=rank, LOCAL_RANK=rank, WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=port),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in "01"
+    ]
+    said = [process.communicate(timeout=120) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], said
+    assert "2 runs" in said[0][0]
+    assert not said[1][0], "rank 1 is silent"
+    first, second = runs.find(out)
+    assert (first.identity.seed, second.identity.seed) == (0, 1)
+    return first
+
+
+def losses(run):
+    return [line["loss"] for line in run.metrics() if line["kind"] == "train"]
+
+
+def test_two_processes_train_as_one_that_takes_the_batch_in_two_halves(two, tmp_path):
+    """Every net here has BN, and BN couples the images of a device. One process with micro-batches of half a batch
+    has the same groups, so losses, gradients and weights are those of two processes up to the order of sums. Only the
+    running statistics differ: one process sees both halves, of two the first one's are kept.
+    """
+    one = alone(tmp_path, micro_batch=24)
+    assert losses(two) == pytest.approx(losses(one), rel=1e-4)
+    assert len(losses(two)) == 16
+    errors = [[line["error"] for line in run.metrics() if line["kind"] == "train"] for run in (two, one)]
+    assert errors[0] == pytest.approx(errors[1], abs=100 / 48 + 1e-6)  # one image at a tie may fall the other way
+    ours, theirs = tiny.weights(two), tiny.weights(one)
+    for name, tensor in theirs.items():
+        if "running" not in name and "tracked" not in name:
+            torch.testing.assert_close(ours[name], tensor, rtol=1e-3, atol=1e-3)
+
+
+def test_bn_over_the_whole_batch_gives_another_curve_that_begins_close(two, tmp_path):
+    """One process normalises over 48 images, each of two over its 24: another function, but of the same weights at
+    the first step, on the same images. The losses differ by more than rounding, and by little.
+    """
+    one = alone(tmp_path)
+    assert losses(two)[0] == pytest.approx(losses(one)[0], rel=0.05)
+    assert losses(two)[0] != pytest.approx(losses(one)[0], rel=1e-6)
+    assert losses(two)[-1] == pytest.approx(losses(one)[-1], rel=0.15)
+
+
+def test_the_kept_network_has_the_errors_that_were_told(two):
+    """Each process tests half of the images, both with the same network: the one in the file."""
+    import resnets
+    from resnets.data.augment import Normalize
+    from resnets.data.synthetic import synthetic
+    from resnets.evaluate.error import evaluate
+
+    data = synthetic(256)
+    images, labels = torch.from_numpy(data.test_images), torch.from_numpy(data.test_labels)
+    score = evaluate(resnets.load(two.weights), images, labels, Normalize.of(data))
+    told = two.result["test"]
+    assert (told["images"], told["wrong"]) == (score.images, score.wrong)
+    assert told["loss"] == pytest.approx(score.loss, rel=1e-6)
+
+
+@pytest.mark.skipif(not shutil.which("pgrep"), reason="finds the workers with pgrep")
+def test_a_killed_worker_is_started_again_and_the_run_ends_with_the_same_bytes(two, tmp_path):
+    """torchrun restarts both workers, and they go on from the last checkpoint."""
+    log = tmp_path / "log"
+    with log.open("w") as file:
+        agent = subprocess.Popen(
+            [sys.executable, "-m", *TORCHRUN, "-m", "resnets", *COMMAND, "--out", str(tmp_path / "runs")],
+            env=environment(),
+            stdout=file,
+            stderr=file,
+        )
+    try:
+        run = wait_for_step(tmp_path / "runs", 4, agent)
+        workers = subprocess.run(["pgrep", "-P", str(agent.pid)], capture_output=True, text=True, check=True).stdout
+        os.kill(max(map(int, workers.split())), signal.SIGKILL)
+        assert agent.wait(120) == 0, log.read_text()
+    finally:
+        agent.terminate()  # and it ends its workers
+        agent.wait()
+    assert "failed (exitcode: -9)" in log.read_text()
+    tiny.assert_same(two, run)
+
+
+def wait_for_step(out, step, agent):
+    """The run, once it has a checkpoint of that step, and before it is done."""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and agent.poll() is None:
+        for run in runs.find(out) if out.exists() else []:
+            if any(int(path.name.split("-")[1]) >= step for path in checkpoint.found(run.checkpoints)):
+                assert run.result is None, "too fast to be killed"
+                return run
+        time.sleep(0.005)
+    raise AssertionError("it did not begin to train")
+
+
+# --- one process is a special case ------------------------------------------------------------
+
+
+def test_alone_nothing_is_sent():
+    workers, tensor = Workers(), torch.ones(3)
+    assert workers.first
+    assert workers.total(1.0, 2.5) == [1.0, 2.5]
+    assert workers.told("word") == "word"
+    assert workers.summed(tensor) is tensor
+    workers.alike([tensor])
+    assert tensor.tolist() == [1, 1, 1]
+    assert workers.share(7) == slice(0, 7)
+
+
+@pytest.mark.parametrize(("count", "world"), [(10, 3), (2, 5), (0, 2), (128, 8)])
+def test_shares_are_contiguous_and_equal_to_within_one(count, world):
+    shares = [Workers(rank, world).share(count) for rank in range(world)]
+    assert [i for share in shares for i in range(count)[share]] == list(range(count))
+    sizes = [share.stop - share.start for share in shares]
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_without_torchrun_a_process_is_alone(monkeypatch):
+    for name in ("WORLD_SIZE", "LOCAL_RANK", "RANK"):
+        monkeypatch.delenv(name, raising=False)
+    workers, device = distributed.start("cpu")
+    assert (workers, device) == (Workers(0, 1), torch.device("cpu"))
+    assert not dist.is_initialized()
+
+
+def test_synchronised_bn_is_refused_on_cpus(images):
+    recipe = recipe_of("cifar-paper", sync_bn=True, batch=48)
+    with pytest.raises(UserError, match=r"sync_bn works on GPUs only; leave it off on CPUs\."):
+        Trainer(spec_of("preresnet20", **tiny.NETWORK), images, recipe, 0, workers=Workers(0, 2))

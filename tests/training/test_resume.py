@@ -1,0 +1,252 @@
+"""A run that is cut at any moment and taken up again ends with the same bytes as one that is not."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tiny
+
+from resnets import runs
+from resnets.cli import main
+from resnets.errors import UserError
+from resnets.training import checkpoint, session
+from resnets.training.loop import Trainer
+
+KILLER = Path(tiny.__file__).with_name("killer.py")
+
+JOBS = {
+    "plain": {},
+    "dropout shortcut, average, growing images, micro-batches": {
+        "model": "resnet20",
+        "network": {**tiny.NETWORK, "shortcut": "dropout"},
+        "ema": 0.9,
+        "sizes": "16@0,24@0.4,32@0.7",
+        "micro_batch": 20,
+        "schedule": "onecycle",
+        "nesterov": True,
+        "label_smoothing": 0.1,
+        "flip": "alternate",
+        "validation": 40,
+        "precise_bn": 100,
+        "curve": True,
+    },
+    "gates, scaled gradients": {
+        "model": "resnet20",
+        "network": {**tiny.NETWORK, "shortcut": "exclusive_gate"},
+        "precision": "fp16",
+        "validation": 40,
+    },
+    "Ctrl-C": {"checkpoint_every": 3600},
+}
+
+
+@pytest.fixture(scope="module")
+def disturbed(tmp_path_factory):
+    """For each job the undisturbed run, the disturbed one, and what is told of its kills; and what was said."""
+    if not hasattr(os, "fork"):
+        pytest.skip("there is no fork here")
+    jobs = [
+        {
+            "out": str(tmp_path_factory.mktemp("job")),
+            "kills": 2 if name == "Ctrl-C" else 6,
+            "signal": "SIGINT" if name == "Ctrl-C" else "SIGKILL",
+            "seed": seed,
+            "options": {**tiny.OPTIONS, "length": "18it", "milestones": "15it", "checkpoint_every": 0, **options},
+        }
+        for seed, (name, options) in enumerate(JOBS.items())
+    ]
+    done = subprocess.run(
+        [sys.executable, KILLER, json.dumps(jobs)], capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    told = dict(zip(JOBS, json.loads(done.stdout), strict=True))
+    return told, done.stderr
+
+
+def both(told):
+    (whole,), (cut,) = (runs.find(Path(told[which])) for which in ("whole", "killed"))
+    return whole, cut
+
+
+@pytest.mark.parametrize("name", [name for name in JOBS if name != "Ctrl-C"])
+def test_a_run_killed_at_random_moments_ends_with_the_same_bytes(disturbed, name):
+    told = disturbed[0][name]
+    assert len(told["struck"]) >= 6
+    assert told["codes"].count(-signal.SIGKILL) == len(told["struck"])
+    assert told["codes"][-1] == 0
+    assert len(set(told["struck"])) > 3, "the kills fell on different steps"
+    whole, cut = both(told)
+    tiny.assert_same(whole, cut)
+    assert not list(cut.path.rglob("*.part"))
+
+
+def test_ctrl_c_ends_the_step_keeps_it_and_exits_with_130(disturbed):
+    told, said = disturbed[0]["Ctrl-C"], disturbed[1]
+    assert len(told["struck"]) >= 2
+    assert told["codes"].count(130) == len(told["struck"])
+    assert told["codes"][-1] == 0
+    assert "stopping after this step; once more to stop at once." in said
+    tiny.assert_same(*both(told))
+
+
+# --- the same from inside, step by step -------------------------------------------------------
+
+
+def interrupted(monkeypatch, at, what):
+    """Make step `at` do `what` before it trains."""
+    step = Trainer.step
+
+    def disturbed(self, i):
+        if i == at:
+            what()
+        step(self, i)
+
+    monkeypatch.setattr(Trainer, "step", disturbed)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_leaves_a_checkpoint_of_the_very_step(tmp_path, monkeypatch, capfd, number):
+    with monkeypatch.context() as patch:
+        interrupted(patch, 7, lambda: os.kill(os.getpid(), number))
+        with pytest.raises(KeyboardInterrupt):
+            tiny.train_tiny(tmp_path / "cut")
+    (run,) = runs.find(tmp_path / "cut")
+    assert checkpoint.newest(run.checkpoints).step == 8
+    assert run.result is None
+    assert "once more to stop at once" in capfd.readouterr().err
+    handler = signal.getsignal(number)
+    assert handler is signal.default_int_handler if number == signal.SIGINT else handler == signal.SIG_DFL
+    tiny.assert_same(tiny.train_tiny(tmp_path / "cut"), tiny.train_tiny(tmp_path / "whole"))
+
+
+def test_a_second_signal_stops_at_once(tmp_path, monkeypatch):
+    def twice():
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    interrupted(monkeypatch, 7, twice)
+    with pytest.raises(KeyboardInterrupt):
+        tiny.train_tiny(tmp_path)
+    (run,) = runs.find(tmp_path)
+    assert checkpoint.newest(run.checkpoints).step == 0
+
+
+def test_the_command_exits_with_130_and_resumes(tmp_path, monkeypatch, capsys):
+    words = ["train", "preresnet20", "--data", "synthetic:256", "--widths", "4,8,8", "--blocks", "1", "--length", "6it"]
+    words += ["--batch", "32", "--warmup", "0it", "--quiet", "--out", str(tmp_path)]
+    with monkeypatch.context() as patch:
+        interrupted(patch, 3, lambda: os.kill(os.getpid(), signal.SIGINT))
+        assert main(words) == 130
+    (run,) = runs.find(tmp_path)
+    assert checkpoint.newest(run.checkpoints).step == 4
+    assert main(words) == 0
+    assert "6 iterations: test error" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("place", ["_finish", "weights", "result"])
+def test_a_run_cut_while_it_finishes_is_finished_with_the_same_metrics(tmp_path, monkeypatch, place):
+    """Validated after the last epoch and once more with precise BN: no line is lost and none comes twice."""
+    options = {"validation": 40, "precise_bn": 100, "curve": True}
+    whole = tiny.train_tiny(tmp_path / "whole", **options)
+
+    class CutError(Exception):
+        pass
+
+    def cut(*args, **kwargs):
+        raise CutError
+
+    with monkeypatch.context() as patch:
+        if place == "_finish":
+            patch.setattr(session._Session, "_finish", cut)
+        elif place == "weights":
+            patch.setattr(session, "save_weights", cut)
+        else:
+            write = session.write_atomically
+            patch.setattr(session, "write_atomically", lambda p, d: (cut if p.name == "result.json" else write)(p, d))
+        with pytest.raises(CutError):
+            tiny.train_tiny(tmp_path / "cut", **options)
+    tiny.assert_same(whole, tiny.train_tiny(tmp_path / "cut", **options))
+    kinds = [line["kind"] for line in whole.metrics() if line["step"] == 12]
+    assert kinds == ["train", "epoch", "validation", "test", "validation", "test"]
+
+
+def test_without_precise_bn_the_last_scores_are_not_taken_twice(tmp_path, monkeypatch):
+    whole = tiny.train_tiny(tmp_path / "whole", validation=40)
+    with monkeypatch.context() as patch:
+        patch.setattr(session, "save_weights", lambda *args, **kwargs: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            tiny.train_tiny(tmp_path / "cut", validation=40)
+    tiny.assert_same(whole, tiny.train_tiny(tmp_path / "cut", validation=40))
+    assert [line["kind"] for line in whole.metrics() if line["step"] == 12] == ["train", "epoch", "validation", "test"]
+
+
+def test_a_finished_run_is_returned_without_a_step(tmp_path, monkeypatch):
+    run = tiny.train_tiny(tmp_path)
+    before = {path: path.stat().st_mtime_ns for path in run.path.rglob("*") if path.is_file()}
+    monkeypatch.setattr(Trainer, "__init__", lambda *args, **kwargs: pytest.fail("it was trained again"))
+    again = tiny.train_tiny(tmp_path)
+    assert again.path == run.path
+    assert again.result == run.result is not None
+    assert {path: path.stat().st_mtime_ns for path in run.path.rglob("*") if path.is_file()} == before
+
+
+# --- damage -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def half(tmp_path, monkeypatch):
+    """A run cut after step 8, with the checkpoints of steps 7 and 8."""
+    with monkeypatch.context() as patch:
+        interrupted(patch, 7, lambda: os.kill(os.getpid(), signal.SIGINT))
+        with pytest.raises(KeyboardInterrupt):
+            tiny.train_tiny(tmp_path / "cut", checkpoint_every=0)
+    (run,) = runs.find(tmp_path / "cut")
+    assert [int(path.name.split("-")[1]) for path in checkpoint.found(run.checkpoints)] == [8, 7]
+    return run
+
+
+DAMAGES = {
+    "cut short": lambda path: path.write_bytes(path.read_bytes()[:1000]),
+    "filled with zeros": lambda path: path.write_bytes(bytes(path.stat().st_size)),
+    "deleted": lambda path: path.unlink(),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_checkpoint_is_passed_over_and_the_end_is_the_same(tmp_path, half, capfd, damage):
+    newest = checkpoint.found(half.checkpoints)[0]
+    DAMAGES[damage](newest)
+    run = tiny.train_tiny(tmp_path / "cut", checkpoint_every=0)
+    warning = f"resnets: warning: {newest} is damaged (its checksum does not match); using the checkpoint before it."
+    assert capfd.readouterr().err.count(warning) == (0 if damage == "deleted" else 1)
+    assert run.path == half.path
+    tiny.assert_same(run, tiny.train_tiny(tmp_path / "whole", checkpoint_every=0))
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [("filled with zeros", "none of its 2 checkpoints is whole"), ("deleted", "it has no checkpoint")],
+)
+def test_a_run_without_a_whole_checkpoint_says_what_to_do(tmp_path, half, damage, words):
+    for path in checkpoint.found(half.checkpoints):
+        DAMAGES[damage](path)
+    with pytest.raises(UserError) as told:
+        tiny.train_tiny(tmp_path / "cut")
+    assert str(told.value) == f"the run in {half.path} cannot go on: {words}; delete the folder to start over."
+
+
+def test_what_a_killed_writer_left_is_removed(tmp_path, half):
+    for path in (half.path / ".result.json.0a1b.part", half.checkpoints / ".step-00000009.0a1b.part"):
+        path.write_bytes(b"half of it")
+    tiny.train_tiny(tmp_path / "cut")
+    assert not list(half.path.rglob("*.part"))
+
+
+def test_a_torn_line_of_metrics_is_written_again_whole(tmp_path, half):
+    with half.metrics_path.open("a") as file:
+        file.write('{"kind": "train", "step": 9, "lo')
+    tiny.assert_same(tiny.train_tiny(tmp_path / "cut"), tiny.train_tiny(tmp_path / "whole"))

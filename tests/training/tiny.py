@@ -1,0 +1,50 @@
+"""Runs of a second: a net of three units on 256 procedural images."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+from torch import Tensor
+
+from resnets.runs import Run
+from resnets.training.session import train
+
+NETWORK = {"widths": (4, 8, 8), "blocks": 1}
+OPTIONS: dict[str, Any] = {
+    "model": "preresnet20",
+    "data": "synthetic:256",
+    "network": NETWORK,
+    "length": "12it",
+    "batch": 48,  # an epoch ends in the middle of a batch
+    "warmup": "2it",
+    "milestones": "9it",
+    "sizes": "16@0",
+    "log_every": 3,
+    "quiet": True,
+}
+MEASURED = ("images_per_second", "memory")  # what differs between two equal runs
+
+
+def train_tiny(out: Path, **changes: Any) -> Run:
+    return train(**{**OPTIONS, "out": out, **changes})
+
+
+def weights(run: Run) -> dict[str, Tensor]:
+    return safetensors.torch.load_file(run.weights)
+
+
+def curve(run: Run) -> list[dict[str, Any]]:
+    """The metrics, without what is measured by the clock."""
+    return [{k: v for k, v in line.items() if k not in MEASURED} for line in run.metrics()]
+
+
+def assert_same(one: Run, other: Run) -> None:
+    """The same bytes of weights, the same metrics, the same result."""
+    left, right = weights(one), weights(other)
+    assert left.keys() == right.keys()
+    for name, tensor in left.items():
+        assert tensor.numpy().tobytes() == right[name].numpy().tobytes(), name
+    assert curve(one) == curve(other)
+    assert one.result == other.result
