@@ -170,6 +170,8 @@ class _Session:
                     self._keep(step)
                     saved_at = time.monotonic()
                 if stop:
+                    if self.workers.first:
+                        _say(f"stopped after step {self.step:,}; the same command goes on from there.")
                     raise KeyboardInterrupt
 
     def _log(self, first: int, last: int, speed: float) -> None:
@@ -279,7 +281,7 @@ def _signals() -> Iterator[Callable[[], bool]]:
         if asked:
             raise KeyboardInterrupt
         asked.append(number)
-        _warn("stopping after this step; once more to stop at once.")
+        _say("stopping after this step; once more to stop at once.")
 
     old = {}
     try:

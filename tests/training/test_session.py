@@ -1,0 +1,199 @@
+"""What a run's folder holds, and what is refused before anything is trained."""
+
+import io
+import json
+import sys
+
+import pytest
+import tiny
+import torch
+
+import resnets
+from resnets import runs
+from resnets.data.augment import Normalize
+from resnets.errors import UserError
+from resnets.evaluate.error import evaluate
+from resnets.interop.files import read_metadata
+from resnets.training import progress as progresses
+from resnets.training.loop import Trainer
+from resnets.training.progress import progress
+from resnets.zoo import spec_of
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return tiny.train_tiny(tmp_path_factory.mktemp("runs"), validation=40, curve=True)
+
+
+def test_the_config_says_what_the_run_is_and_where_it_began(run):
+    config = run.config
+    assert run.path.name == run.identity.slug
+    assert run.identity.spec == spec_of("preresnet20", **tiny.NETWORK)
+    assert (run.identity.data, run.identity.seed) == ("synthetic:256", 0)
+    assert run.identity.recipe.batch == 48
+    assert config["steps"] == 12
+    assert config["versions"]["torch"].split("+")[0] == torch.__version__.split("+")[0]
+    assert {"commit", "machine", "command"} <= set(config)
+
+
+def test_the_metrics_have_a_line_a_log_step_and_an_epoch(run):
+    """216 images in batches of 48: 4.5 an epoch, logged every third step and at the end of an epoch."""
+    lines = tiny.curve(run)
+    assert [line["step"] for line in lines if line["kind"] == "train"] == [3, 5, 6, 9, 12]
+    assert [line["step"] for line in lines if line["kind"] == "epoch"] == [5, 9, 12]
+    assert [line["step"] for line in lines if line["kind"] == "validation"] == [5, 9, 12]
+    assert [line["step"] for line in lines if line["kind"] == "test"] == [5, 9, 12]
+    first = run.metrics()[0]
+    assert set(first) == {"kind", "step", "epoch", "loss", "error", "lr", *tiny.MEASURED}
+    assert first["epoch"] == round(3 * 48 / 216, 4)
+    assert [line["lr"] for line in lines if line["kind"] == "train"] == pytest.approx([0.1, 0.1, 0.1, 0.1, 0.01])
+
+
+def test_an_epochs_means_are_those_of_its_steps(tmp_path):
+    lines = tiny.train_tiny(tmp_path, log_every=1).metrics()
+    single = [line for line in lines if line["kind"] == "train"]
+    epochs = [line for line in lines if line["kind"] == "epoch"]
+    assert [line["step"] for line in epochs] == [6, 11, 12]  # 256 / 48 = 5.33 batches
+    for begin, end, epoch in zip((0, 6, 11), (6, 11, 12), epochs, strict=True):
+        for key in ("loss", "error"):
+            assert epoch[key] == pytest.approx(sum(line[key] for line in single[begin:end]) / (end - begin))
+
+
+def test_the_result_is_the_kept_networks(run, images):
+    net = resnets.load(run.weights)
+    score = evaluate(
+        net, torch.from_numpy(images.test_images), torch.from_numpy(images.test_labels), Normalize.of(images)
+    )
+    assert run.result["test"]["wrong"] == score.wrong
+    assert run.result["test"]["loss"] == pytest.approx(score.loss, rel=1e-6)
+    assert run.result["validation"]["images"] == 40
+    assert run.result["steps"] == 12
+    last = [line for line in run.metrics() if line["kind"] == "epoch"][-1]
+    assert run.result["train"] == {"loss": last["loss"], "error": last["error"]}
+
+
+def test_the_weights_say_how_to_use_them(run, images):
+    told = read_metadata(run.weights)
+    assert json.loads(told["classes"]) == list(images.classes)
+    assert json.loads(told["preprocessing"]) == {
+        "normalize": "channel", "mean": list(images.mean), "std": list(images.std),
+    }  # fmt: skip
+    assert json.loads(told["run"]) == run.config["run"]
+    assert json.loads(told["scores"])["test"] == run.result["test"]
+
+
+def test_without_a_test_the_test_images_are_never_looked_at(tmp_path, monkeypatch):
+    seen = []
+    score = Trainer.score
+
+    def watched(self, images, labels):
+        seen.append(len(labels))
+        return score(self, images, labels)
+
+    monkeypatch.setattr(Trainer, "score", watched)
+    run = tiny.train_tiny(tmp_path, test=False, validation=40)
+    assert set(seen) == {40}
+    assert "test" not in run.result
+    assert not [line for line in run.metrics() if line["kind"] == "test"]
+
+
+def test_the_test_set_is_used_once_unless_a_curve_is_asked_for(tmp_path):
+    run = tiny.train_tiny(tmp_path)
+    assert [line["step"] for line in run.metrics() if line["kind"] == "test"] == [12]
+
+
+def test_a_curve_does_not_change_the_training(tmp_path):
+    one, other = (tiny.train_tiny(tmp_path / str(curve), curve=curve) for curve in (True, False))
+    left, right = tiny.weights(one), tiny.weights(other)
+    assert all(torch.equal(left[name], right[name]) for name in left)
+
+
+def test_a_spec_can_be_trained_and_takes_no_changes_beside_it(tmp_path):
+    spec = spec_of("preresnet20", **tiny.NETWORK)
+    run = tiny.train_tiny(tmp_path, model=spec, network=None, length="1it")
+    assert run.identity.spec == spec
+    with pytest.raises(UserError, match="takes no changes by `network`"):
+        tiny.train_tiny(tmp_path, model=spec)
+
+
+def test_a_network_with_too_few_classes_is_refused(tmp_path):
+    with pytest.raises(UserError, match=r"synthetic:256 has 10 classes and the network only 5\."):
+        tiny.train_tiny(tmp_path, network={**tiny.NETWORK, "num_classes": 5})
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_unknown_option_is_refused_before_anything_is_made(tmp_path):
+    with pytest.raises(UserError, match="unknown recipe field 'epochs'"):
+        tiny.train_tiny(tmp_path, epochs=3)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no flock on Windows")
+def test_a_run_that_is_being_trained_is_refused(tmp_path, monkeypatch):
+    refused = []
+    step = Trainer.step
+
+    def again(self, i):
+        if i == 1:
+            with pytest.raises(UserError, match="another process is training in") as told:
+                tiny.train_tiny(tmp_path)
+            refused.append(told)
+        step(self, i)
+
+    monkeypatch.setattr(Trainer, "step", again)
+    run = tiny.train_tiny(tmp_path)
+    assert len(refused) == 1
+    assert run.result is not None
+    assert len(runs.find(tmp_path)) == 1
+
+
+# --- what a person sees -----------------------------------------------------------------------
+
+LINE = {"step": 50, "epoch": 1.28, "loss": 1.2345, "error": 43.21, "lr": 0.1, "images_per_second": 1234.5}
+
+
+def test_elsewhere_than_on_a_terminal_there_are_plain_lines_now_and_then(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    with progress(100, 0, quiet=False) as shown:
+        shown.tell(LINE)  # too soon after the start
+        shown.scored("validation", 45.678)
+        monkeypatch.setattr(progresses, "EVERY", 0.0)
+        shown.advance(50)
+        shown.tell(LINE)
+    said = sys.stderr.getvalue().splitlines()
+    assert len(said) == 1
+    expected = "step 50/100  epoch 1.3  loss 1.234  error 43.2 %  validation 45.68 %  lr 0.1  1234 images/s  ETA "
+    assert said[0].startswith(expected)
+
+
+def test_the_last_step_is_always_told(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    with progress(50, 0, quiet=False) as shown:
+        shown.tell(LINE)
+    assert sys.stderr.getvalue().startswith("step 50/50 ")
+
+
+def test_quiet_says_nothing(capfd):
+    with progress(50, 0, quiet=True) as shown:
+        shown.advance(50)
+        shown.tell(LINE)
+        shown.scored("test", 1.0)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_terminal_gets_a_bar(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    with progress(100, 20, quiet=False) as shown:
+        shown.scored("validation", 45.678)
+        shown.advance(50)
+        shown.tell(LINE)
+    said = sys.stderr.getvalue()
+    assert "50/100" in said
+    assert "loss 1.234" in said
+    assert "validation 45.68 %" in said
