@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resnets.data.draws import order
@@ -13,6 +13,7 @@ from resnets.training.distributed import Workers
 
 streams = st.builds(Stream, n=st.integers(1, 60), size=st.integers(1, 150), seed=st.integers(0, 2**40))
 steps = st.integers(0, 500)
+untimed = settings(deadline=None, database=None)  # the machine may be busy
 
 
 def flat(pieces):
@@ -20,6 +21,7 @@ def flat(pieces):
     return [(epoch, int(i)) for epoch, index in pieces for i in index]
 
 
+@untimed
 @given(streams, st.integers(1, 5))
 def test_each_image_comes_exactly_once_an_epoch(stream, epochs):
     needed = -(-epochs * stream.n // stream.size)
@@ -28,6 +30,7 @@ def test_each_image_comes_exactly_once_an_epoch(stream, epochs):
         assert sorted(i for e, i in seen if e == epoch) == list(range(stream.n))
 
 
+@untimed
 @given(streams, steps)
 def test_every_batch_is_full_and_goes_on_where_the_last_one_ended(stream, step):
     batch = flat(stream.batch(step))
@@ -37,6 +40,7 @@ def test_every_batch_is_full_and_goes_on_where_the_last_one_ended(stream, step):
     assert batch == [(p // stream.n, int(orders[p // stream.n][p % stream.n])) for p in places]
 
 
+@untimed
 @given(streams, steps, st.integers(1, 9))
 def test_the_shares_of_all_processes_make_up_the_batch_in_order(stream, step, world):
     shares = [stream.batch(step, Workers(rank, world).share(stream.size)) for rank in range(world)]
@@ -45,6 +49,7 @@ def test_the_shares_of_all_processes_make_up_the_batch_in_order(stream, step, wo
     assert max(sizes) - min(sizes) <= 1
 
 
+@untimed
 @given(streams, steps)
 def test_each_piece_lies_in_one_epoch_and_epochs_go_up(stream, step):
     epochs = [epoch for epoch, _ in stream.batch(step)]
@@ -52,6 +57,7 @@ def test_each_piece_lies_in_one_epoch_and_epochs_go_up(stream, step):
     assert all(0 < len(index) <= stream.n for _, index in stream.batch(step))
 
 
+@untimed
 @given(streams, steps)
 def test_a_stream_may_begin_anywhere(stream, step):
     _order.cache_clear()
@@ -61,6 +67,7 @@ def test_a_stream_may_begin_anywhere(stream, step):
     assert flat(stream.batch(step)) == fresh
 
 
+@untimed
 @given(streams, steps)
 def test_steps_are_numbered_within_the_epoch_in_which_they_begin(stream, step):
     epoch = stream.epoch(step)
@@ -72,6 +79,7 @@ def test_steps_are_numbered_within_the_epoch_in_which_they_begin(stream, step):
     assert stream.epoch(stream.first(epoch)) >= epoch
 
 
+@untimed
 @given(streams, st.integers(1, 8))
 def test_the_steps_of_the_epochs_add_up(stream, epochs):
     assert sum(stream.steps(epoch) for epoch in range(epochs)) == stream.first(epochs)
