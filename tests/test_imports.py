@@ -20,7 +20,7 @@ ALLOWED = {
     "interop": {"errors", "atomic", "spec", "zoo", "nn"},
     "data": {"errors", "atomic"},
     "engine": {"errors", "spec", "nn"},
-    "evaluate": {"errors", "spec", "zoo", "nn", "data", "interop"},
+    "evaluate": {"errors", "spec", "zoo", "nn", "data", "engine", "interop"},
     "runs": {"errors", "spec", "training"},  # recipes are data
     "training": {
         "errors",

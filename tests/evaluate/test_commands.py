@@ -70,6 +70,7 @@ def test_a_peers_file_brings_its_conventions_and_its_preprocessing(tmp_path, net
         (["a.safetensors", "--data", "cifar11"], "cifar11"),
         (["a.safetensors", "--data", "synthetic:64", "--normalize", "colour"], "unknown normalisation 'colour'"),
         (["."], "has no final.safetensors"),
+        (["a.safetensors", "--data", "synthetic:64", "--device", "gpu"], "there is no device 'gpu'"),
         (["b.th"], "there is no file"),
     ],
 )

@@ -197,3 +197,13 @@ def test_paths_may_be_text_or_path(tmp_path):
     net = tiny()
     resnets.save_weights(net, str(tmp_path / "net"))
     assert same(resnets.load(str(tmp_path / "net")), resnets.load(Path(tmp_path / "net")))
+
+
+def test_the_same_net_is_the_same_bytes(tmp_path):
+    net = resnets.create("preresnet20", blocks=1, seed=0)
+    metadata = {word: word for word in "abcdefgh"}
+    for name in ("a", "b"):
+        resnets.save_weights(net, tmp_path / name, metadata=metadata)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    with safe_open(tmp_path / "a", framework="pt") as file:
+        assert file.metadata()["h"] == "h"

@@ -14,6 +14,7 @@ import torch
 from resnets.data import load as load_data
 from resnets.data.augment import Normalize
 from resnets.data.images import Images
+from resnets.engine.device import choose
 from resnets.errors import UserError
 from resnets.evaluate.error import Score, evaluate
 from resnets.evaluate.precise_bn import precise_bn
@@ -80,7 +81,9 @@ def normalization(given: Subject, images: Images, per: str | None) -> Normalize:
     return Normalize.of(images, kind)
 
 
-def score(given: Subject, images: Images, *, per: str | None = None, precise: int = 0, device: str = "cpu") -> Score:
+def score(
+    given: Subject, images: Images, *, per: str | None = None, precise: int = 0, device: torch.device | str = "cpu"
+) -> Score:
     """The error on the test images; `precise` takes BN's statistics from that many training images first."""
     net, normalize = given.net.to(device), normalization(given, images, per).to(device)
     channels = images.train_images.shape[1]
@@ -123,8 +126,7 @@ def eval_command(
     images = load_data(data or given.data or "cifar10", data_dir)
     if images.name == given.data and images.digest != given.digest:
         print(f"resnets: warning: this {images.name} is not the one that {path} was trained on.", file=sys.stderr)
-    place = "cuda" if device == "auto" and torch.cuda.is_available() else "cpu" if device == "auto" else device
-    found = score(given, images, per=per, precise=precise, device=place)
+    found = score(given, images, per=per, precise=precise, device=choose(device))
     if as_json:
         print(json.dumps({"network": given.net.spec.to_dict(), "data": images.name, **found.to_dict()}, indent=2))
         return

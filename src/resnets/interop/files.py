@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import warnings
@@ -62,7 +63,15 @@ def read_metadata(path: AnyPath) -> dict[str, str]:
 
 def write(path: AnyPath, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
     """A safetensors file that is complete the moment its name exists."""
-    write_atomically(Path(path), safetensors.torch.save(dict(tensors), dict(metadata)))
+    write_atomically(Path(path), _ordered(safetensors.torch.save(dict(tensors), dict(metadata))))
+
+
+def _ordered(data: bytes) -> bytes:
+    """The same file with its header in order: safetensors writes the metadata in a new one each time."""
+    size = int.from_bytes(data[:8], "little")
+    header = json.dumps(json.loads(data[8 : 8 + size]), sort_keys=True, separators=(",", ":")).encode()
+    header += b" " * (-len(header) % 8)  # the tensors stay aligned
+    return len(header).to_bytes(8, "little") + header + data[8 + size :]
 
 
 def some(names: Iterable[str], most: int = 3) -> str:

@@ -12,6 +12,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from resnets.engine.device import choose
+
 Value = TypeVar("Value")
 
 
@@ -66,10 +68,7 @@ def start(device: str) -> tuple[Workers, torch.device]:
     """Join the other processes where torchrun started several, and choose this one's device."""
     world = int(os.environ.get("WORLD_SIZE", "1"))
     local = int(os.environ.get("LOCAL_RANK", "0"))
-    if device == "auto":
-        accelerator = torch.accelerator.current_accelerator() if hasattr(torch, "accelerator") else None
-        device = accelerator.type if accelerator is not None else "cpu"
-    chosen = torch.device(device)
+    chosen = choose(device)
     if chosen.type == "cuda" and chosen.index is None:
         chosen = torch.device("cuda", local)
     if chosen.type == "cuda":

@@ -13,6 +13,18 @@ from resnets.text import clock
 EVERY = 15.0  # seconds between plain lines
 
 
+def say(sentence: str) -> None:
+    print(f"resnets: {sentence}", file=sys.stderr)
+
+
+def mute(sentence: str) -> None:
+    pass
+
+
+def warn(sentence: str) -> None:
+    say(f"warning: {sentence}")
+
+
 class Progress:
     """Says nothing."""
 

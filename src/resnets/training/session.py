@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -24,9 +23,11 @@ from resnets.runs import Identity, Run, provenance
 from resnets.spec import Spec
 from resnets.training import checkpoint, distributed
 from resnets.training.checkpoint import Checkpoint
+from resnets.training.events import writer_of
 from resnets.training.loop import NotFiniteError, Trainer
-from resnets.training.progress import Progress, progress
+from resnets.training.progress import Progress, mute, progress, say, warn
 from resnets.training.recipe import Recipe, recipe_of
+from resnets.training.stopping import stopping
 from resnets.zoo import spec_of
 
 
@@ -60,9 +61,9 @@ def train(
     spec = _spec(model, network or {}, images)
     identity = Identity(spec, images.name, images.digest, chosen, seed)
     run = Run(Path(out) / identity.slug)
-    say = _say if workers.first and not quiet else _mute
+    tell = say if workers.first and not quiet else mute
     if workers.told(run.result is not None):
-        say(f"{run.path} is finished.")
+        tell(f"{run.path} is finished.")
         return run
     keep_freed_memory()
     with run.lock() if workers.first else nullcontext():
@@ -70,9 +71,9 @@ def train(
         session = _Session(run, trainer, curve=curve, test=test, log_every=log_every, every=checkpoint_every)
         session.begin(identity)
         if session.step:
-            say(f"resuming {run.path} at step {session.step:,} of {trainer.schedule.total:,}.")
+            tell(f"resuming {run.path} at step {session.step:,} of {trainer.schedule.total:,}.")
         with progress(trainer.schedule.total, session.step, quiet or not workers.first) as shown:
-            session.go(shown, _writer(run, tensorboard and workers.first))
+            session.go(shown, writer_of(run, tensorboard and workers.first))
     return run
 
 
@@ -111,7 +112,7 @@ class _Session:
             for left in self.run.path.glob(".*.part"):  # of a process that was killed while it wrote
                 left.unlink(missing_ok=True)
             if self.run.exists:
-                saved = checkpoint.newest(self.run.checkpoints, _warn)
+                saved = checkpoint.newest(self.run.checkpoints, warn)
                 self.run.cut_metrics(saved.state["lines"])
             else:  # the config comes last: a folder without one is not a run yet
                 self.run.metrics_path.unlink(missing_ok=True)
@@ -150,7 +151,7 @@ class _Session:
         stream, total = self.trainer.stream, self.trainer.schedule.total
         logged, began = self.step, time.monotonic()
         saved_at = began
-        with _signals() as asked:
+        with stopping() as asked:
             while self.step < total:
                 step = self.step
                 self.trainer.step(step)
@@ -171,7 +172,7 @@ class _Session:
                     saved_at = time.monotonic()
                 if stop:
                     if self.workers.first:
-                        _say(f"stopped after step {self.step:,}; the same command goes on from there.")
+                        say(f"stopped after step {self.step:,}; the same command goes on from there.")
                     raise KeyboardInterrupt
 
     def _log(self, first: int, last: int, speed: float) -> None:
@@ -260,42 +261,6 @@ class _Session:
         write_atomically(self.run.result_path, json.dumps(result, indent=1).encode())
 
 
-def _say(sentence: str) -> None:
-    print(f"resnets: {sentence}", file=sys.stderr)
-
-
-def _mute(sentence: str) -> None:
-    pass
-
-
-def _warn(sentence: str) -> None:
-    _say(f"warning: {sentence}")
-
-
-@contextmanager
-def _signals() -> Iterator[Callable[[], bool]]:
-    """The first Ctrl-C or SIGTERM lets the step end and be kept; the second stops at once."""
-    asked: list[int] = []
-
-    def handle(number: int, frame: object) -> None:
-        if asked:
-            raise KeyboardInterrupt
-        asked.append(number)
-        _say("stopping after this step; once more to stop at once.")
-
-    old = {}
-    try:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            old[number] = signal.signal(number, handle)
-    except ValueError:  # not in the main thread: the caller's business
-        pass
-    try:
-        yield lambda: bool(asked)
-    finally:
-        for number, handler in old.items():
-            signal.signal(number, handler)
-
-
 def _memory(trainer: Trainer) -> int | None:
     """Peak memory in MiB: of the device, or of this process."""
     if trainer.device.type == "cuda":
@@ -306,22 +271,3 @@ def _memory(trainer: Trainer) -> int | None:
         return None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak >> (20 if sys.platform == "darwin" else 10)
-
-
-def _writer(run: Run, tensorboard: bool) -> Callable[[dict[str, Any]], None]:
-    """Each metrics line as TensorBoard scalars, where they were asked for."""
-    if not tensorboard:
-        return lambda line: None
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        raise UserError("--tensorboard needs the extra: pip install 'resnets[tensorboard]'.") from None
-    events = SummaryWriter(str(run.path / "tensorboard"))
-
-    def write(line: dict[str, Any]) -> None:
-        for name, value in line.items():
-            if name not in ("kind", "step") and isinstance(value, (int, float)):
-                events.add_scalar(f"{line['kind']}/{name}", value, line["step"])
-        events.flush()
-
-    return write

@@ -1,0 +1,28 @@
+"""TensorBoard's event files, where they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from resnets.errors import UserError
+from resnets.runs import Run
+
+
+def writer_of(run: Run, tensorboard: bool) -> Callable[[dict[str, Any]], None]:
+    """What each line of metrics is also given to: TensorBoard, or nothing."""
+    if not tensorboard:
+        return lambda line: None
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise UserError("--tensorboard needs the extra: pip install 'resnets[tensorboard]'.") from None
+    events = SummaryWriter(str(run.path / "tensorboard"))
+
+    def write(line: dict[str, Any]) -> None:
+        for name, value in line.items():
+            if name not in ("kind", "step") and isinstance(value, (int, float)):
+                events.add_scalar(f"{line['kind']}/{name}", value, line["step"])
+        events.flush()
+
+    return write

@@ -1,0 +1,37 @@
+"""TensorBoard's files hold what the metrics hold."""
+
+import builtins
+
+import pytest
+from tiny import train_tiny
+
+from resnets import UserError
+from resnets.runs import Run
+from resnets.training.events import writer_of
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # TensorBoard's own
+def test_event_files_repeat_the_metrics(tmp_path):
+    pytest.importorskip("tensorboard", reason="TensorBoard is not installed")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    run = train_tiny(tmp_path, tensorboard=True)
+    events = EventAccumulator(str(run.path / "tensorboard")).Reload()
+    for kind, name in (("train", "loss"), ("train", "lr"), ("epoch", "error"), ("test", "error")):
+        lines = [(line["step"], line[name]) for line in run.metrics() if line["kind"] == kind]
+        found = [(event.step, event.value) for event in events.Scalars(f"{kind}/{name}")]
+        assert [step for step, _ in found] == [step for step, _ in lines]
+        assert [value for _, value in found] == pytest.approx([value for _, value in lines], rel=1e-6)
+
+
+def test_a_missing_extra_is_named(tmp_path, monkeypatch):
+    real = builtins.__import__
+
+    def without(name, *rest):
+        if name.startswith("torch.utils.tensorboard"):
+            raise ImportError(name)
+        return real(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(UserError, match=r"pip install 'resnets\[tensorboard\]'"):
+        writer_of(Run(tmp_path), True)
