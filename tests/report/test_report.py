@@ -38,7 +38,7 @@ def test_several_runs_in_one_picture_the_same_bytes_each_time(tmp_path):
     first = curves.draw([a, b], tmp_path / "one.svg").read_bytes()
     assert curves.draw([a, b], tmp_path / "two.svg").read_bytes() == first
     text = first.decode()
-    assert "preresnet20, cifar-quick, cifar10, seed 1: test error 11.50 %" in text
+    assert "preresnet20, seed 1: test error 11.50 %" in text
     assert "training loss (dashed)" in text
     assert curves.draw([a], tmp_path / "one.png").read_bytes().startswith(b"\x89PNG")
 
@@ -101,7 +101,7 @@ def test_results_hold_every_seed_with_its_provenance(tmp_path, capsys):
     assert found["network"] == spec_of("preresnet20").to_dict()
     for run in found["runs"]:
         assert {"command", "commit", "versions", "machine", "began", "result"} <= set(run)
-        steps, losses = run["curves"]["train"]
+        steps, losses = run["curves"]["loss"]
         assert len(steps) == len(losses) <= results.POINTS
         assert (steps[0], steps[-1]) == (10, 3000)
     table = tables.filled("<!-- results: cifar -->\nold\n<!-- end -->\n", tmp_path / "results")

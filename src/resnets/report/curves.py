@@ -20,26 +20,25 @@ _COLOURS = (
 
 
 def series(run: Run) -> dict[str, tuple[list[int], list[float]]]:
-    """Steps and values of the training loss, and of each error that was measured along the way."""
+    """Steps and values: `loss` and `training` error as logged, `validation` and `test` error where measured."""
     found: dict[str, tuple[list[int], list[float]]] = {}
     for line in run.metrics():
-        kind, value = line["kind"], line["loss" if line["kind"] == "train" else "error"]
-        if kind != "epoch":
-            steps, values = found.setdefault(kind, ([], []))
-            steps.append(line["step"])
-            values.append(value)
+        kind = line["kind"]
+        values = {"loss": line["loss"], "training": line["error"]} if kind == "train" else {kind: line["error"]}
+        for name, value in values.items():
+            if name != "epoch":
+                found.setdefault(name, ([], []))[0].append(line["step"])
+                found[name][1].append(value)
     return found
 
 
 def labels(runs: Sequence[Run]) -> list[str]:
-    """The shortest names that tell the runs apart: network, then recipe, data, seed, then the folder."""
+    """The network, and of recipe, data and seed what differs; the folder where that does not tell the runs apart."""
     identities = [run.identity for run in runs]
-    parts = [(i.spec.name, i.recipe.name, i.data, f"seed {i.seed}") for i in identities]
-    for count in range(1, 5):
-        names = [", ".join(p[:count]) for p in parts]
-        if len(set(names)) == len(names):
-            return names
-    return [run.path.name for run in runs]
+    network, *others = zip(*((i.spec.name, i.recipe.name, i.data, f"seed {i.seed}") for i in identities), strict=True)
+    columns = [network, *(words for words in others if len(set(words)) > 1)]
+    names = [", ".join(words) for words in zip(*columns, strict=True)]
+    return names if len(set(names)) == len(names) else [run.path.name for run in runs]
 
 
 def draw(runs: Sequence[Run], path: Path) -> Path:
@@ -49,6 +48,7 @@ def draw(runs: Sequence[Run], path: Path) -> Path:
     except ImportError:
         raise UserError("drawing curves needs the extra: pip install 'resnets[plot]'.") from None
     from matplotlib.figure import Figure
+    from matplotlib.ticker import FuncFormatter
 
     if path.suffix.lstrip(".") not in ("svg", "png", "pdf"):
         raise UserError(f"cannot draw to {path}: end its name in .svg, .png or .pdf.")
@@ -57,20 +57,21 @@ def draw(runs: Sequence[Run], path: Path) -> Path:
     error_axis: Any = loss_axis.twinx()
     for i, (run, name) in enumerate(zip(runs, labels(runs), strict=True)):
         colour, curves = _COLOURS[i % len(_COLOURS)], series(run)
-        if "train" not in curves:
+        if "loss" not in curves:
             raise UserError(f"{run.path} has no metrics yet; let it train a little first.")
-        loss_axis.plot(*curves["train"], "--", color=colour, linewidth=1)
-        split = next((s for s in ("test", "validation") if s in curves), None)
-        if split is None:
-            error_axis.plot([], [], color=colour, label=name)
-            continue
+        loss_axis.plot(*curves["loss"], "--", color=colour, linewidth=1)
+        split = next((s for s in ("test", "validation") if s in curves), "training")
         steps, errors = curves[split]
+        if len(steps) == 1:  # measured at the end alone: the training error shows the way there
+            error_axis.plot(*curves["training"], color=colour, linewidth=0.6)
         text = f"{name}: {split} error {errors[-1]:.2f} %"
         error_axis.plot(steps, errors, "o-" if len(steps) == 1 else "-", color=colour, label=text)
     loss_axis.set(xlabel="iterations", ylabel="training loss (dashed)", yscale="log")
-    error_axis.set(ylabel="error, % (solid)", ylim=(0, None))
-    error_axis.legend(frameon=False, loc="upper right")
+    for axis in (loss_axis.yaxis.set_major_formatter, loss_axis.yaxis.set_minor_formatter):
+        axis(FuncFormatter(lambda value, _: f"{value:g}"))
+    error_axis.set(ylabel="error, % (solid; thin: of training)", ylim=(0, None))
     error_axis.grid(alpha=0.25)
+    figure.legend(frameon=False, loc="outside lower center", ncols=1)
     path.parent.mkdir(parents=True, exist_ok=True)
     with matplotlib.rc_context({"svg.hashsalt": "resnets", "svg.fonttype": "none"}):  # the same bytes for the same runs
         figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
