@@ -1,8 +1,12 @@
-"""One thread a test process: the tests run in parallel, and small nets lose by threads that wait for each other."""
+"""What all tests run in."""
 
 import os
+import signal
 
+# The tests run in parallel, and small nets lose by threads that wait for each other.
 os.environ["OMP_NUM_THREADS"] = "1"
+# A shell starts its background jobs deaf to Ctrl-C, and with them the processes that tests send it to.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 import pytest
 
