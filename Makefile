@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: train test lint types format tables clean
+.PHONY: train test lint types format tables bench clean
 
 # CIFAR-10 is fetched on first use. Stopped by Ctrl-C or worse, the same command goes on where it was.
 train: $(VENV)/.package
@@ -35,6 +35,11 @@ $(VENV)/.dev: $(VENV)/.package
 
 # The tables of README and docs, from results/.
 tables: $(VENV)/.package
+	$(BIN)/python -m resnets.report.tables
+
+# Ourselves beside other libraries: half an hour on a machine that does nothing else. QUICK=1: two minutes, for a look.
+bench: $(VENV)/.dev
+	$(BIN)/python -m benchmarks $(if $(QUICK),--quick)
 	$(BIN)/python -m resnets.report.tables
 
 clean:

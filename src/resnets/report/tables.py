@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from resnets.paper.numbers import beside
+from resnets.report import depth, performance
 from resnets.runs import Summary
 from resnets.spec import Spec
 
@@ -31,7 +32,7 @@ def cifar(results: Path) -> str:
     return "\n".join(lines)
 
 
-TABLES: dict[str, Callable[[Path], str]] = {"cifar": cifar}
+TABLES: dict[str, Callable[[Path], str]] = {"cifar": cifar, **performance.TABLES}
 
 
 def filled(page: str, results: Path) -> str:
@@ -45,6 +46,7 @@ def main(root: Path) -> None:
         if (new := filled(page, root / "results")) != page:
             path.write_text(new)
             print(f"{path.relative_to(root)}: tables made anew")
+    depth.draw(root / "results")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,96 @@
+"""What is compared: the sections of the benchmark, as tables. Ratios are against the first contestant of a line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+STEP = ("timm", "plain", "fast", "roofline")
+MEMORY = ("timm", "plain", "fast", "lean", "min")
+INFERENCE = ("timm", "plain", "frozen", "onnxruntime", "openvino")
+STARTUP = {
+    "import torch": ("-c", "import torch"),
+    "import timm": ("-c", "from benchmarks.peers import import_timm; import_timm()"),
+    "import resnets": ("-c", "import resnets"),
+    "resnets --help": ("-m", "resnets", "--help"),
+}
+
+
+@dataclass(frozen=True)
+class Line:
+    """Contestants who do one thing, in rounds."""
+
+    task: str
+    contestants: tuple[str, ...]
+    net: str = ""
+    batch: int = 128
+    way: str = "kept"  # workers that stay; "fresh": a new one for each round; "process": whole processes
+    effort: float = 4  # seconds of a contestant's round, roughly, with its share of the start: for the time left
+    rounds: int | None = None  # where a section's number is too many
+    needs: Mapping[str, float] = field(default_factory=dict)  # GiB without which a contestant is left out
+    commands: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        if self.commands:
+            return "a new process"
+        return f"{self.net}, batch {self.batch}" if self.net else f"{self.batch} images"
+
+    def job(self, contestant: str) -> dict[str, object]:
+        """What a worker is told."""
+        return {"task": self.task, "contestant": contestant, "net": self.net, "batch": self.batch}
+
+
+@dataclass(frozen=True)
+class Section:
+    lines: tuple[Line, ...]
+    quick: tuple[Line, ...]  # for a look in passing
+    rounds: int = 7
+
+
+def _depth(*nets: str) -> tuple[Line, ...]:
+    return tuple(Line("step", ("fast", "lean", "min"), net, 8, "fresh", effort=10) for net in nets)
+
+
+SECTIONS = {
+    "step": Section(
+        (
+            Line("step", STEP, "preresnet20", effort=2),
+            Line("step", STEP, "preresnet110"),
+            Line("step", STEP, "resnet110"),
+            Line("step", STEP, "preresnet164", effort=5),
+            Line("step", STEP, "preresnet1001", 16, effort=5),
+            Line("step", (*STEP, "keras"), "preresnet50", 8),
+            Line("step", (*STEP, "torchvision", "keras"), "resnet50", 8),
+        ),
+        quick=(Line("step", STEP, "preresnet20", effort=2), Line("step", STEP, "preresnet164", 16, effort=3)),
+    ),
+    "memory": Section(
+        (
+            Line("step", MEMORY, "preresnet1001", 64, "fresh", 40, needs={"timm": 12, "plain": 12, "fast": 12}),
+            Line("step", ("timm", "lean", "min"), "preresnet1001", 128, "fresh", 70, 2, needs={"timm": 22, "lean": 12}),
+            Line("step", ("min",), "resnet1202", 128, "fresh", 100, 2),
+        ),
+        quick=(Line("step", ("timm", "fast", "lean", "min"), "preresnet164", 16, "fresh", 10, 1),),
+        rounds=3,
+    ),
+    "inference": Section(
+        (
+            Line("inference", INFERENCE, "preresnet110", effort=2),
+            Line("inference", (*INFERENCE, "keras"), "preresnet50", 8, effort=2),
+            Line("inference", (*INFERENCE, "torchvision", "keras"), "resnet50", 8, effort=2),
+        ),
+        quick=(Line("inference", INFERENCE, "preresnet110", 32, effort=2),),
+        rounds=9,
+    ),
+    "data": Section(*2 * ((Line("batch", ("PIL", "torchvision", "ours"), effort=1),),), rounds=9),
+    "startup": Section(
+        *2 * ((Line("process", tuple(STARTUP), way="process", effort=2, commands=STARTUP),),),
+    ),
+    "depth": Section(
+        _depth(*(f"preresnet{n}" for n in (20, 56, 110, 164, 1001, 1202)), "resnet1202"),
+        quick=_depth("preresnet20", "preresnet110"),
+        rounds=2,
+    ),
+}
+QUICK_ROUNDS = 3

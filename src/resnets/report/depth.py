@@ -1,0 +1,64 @@
+"""The cost of depth as a picture: results/bench/depth.svg from depth.json beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from resnets.errors import UserError
+from resnets.report.ratios import Spread, lines, values
+
+GIB = 2**30
+_COLOURS = {"fast": "#c0392b", "lean": "#1f6f9f", "min": "#3a8f4d"}
+_MARKS = {"basic": "o-", "bottleneck": "s--"}
+
+
+def draw(results: Path) -> Path | None:
+    """A step's time, its peak memory and the time to build against depth; None where depth was not measured."""
+    section = lines(results, "depth")
+    if not section:
+        return None
+    try:
+        import matplotlib
+    except ImportError:
+        raise UserError("drawing the cost of depth needs the extra: pip install 'resnets[plot]'.") from None
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 3.8), layout="constrained")
+    axes: Any = figure.subplots(1, 3)
+    for axis, (key, title) in zip(axes, PANELS.items(), strict=True):
+        for (block, mode), points in series(section, key).items():
+            axis.plot(*points, _MARKS.get(block, "^:"), color=_COLOURS[mode], label=f"{mode}, {block}", markersize=4)
+        axis.set(title=title, xlabel="layers", xscale="log", yscale="log")
+        axis.grid(alpha=0.25)
+    handles = {text: line for line, text in zip(*axes[0].get_legend_handles_labels(), strict=True)}
+    figure.legend(handles.values(), handles, frameon=False, loc="outside lower center", ncols=3)
+    path = results / "bench" / "depth.svg"
+    with matplotlib.rc_context({"svg.hashsalt": "resnets", "svg.fonttype": "none"}):  # the same bytes each time
+        figure.savefig(path, metadata={"Date": None})
+    return path
+
+
+PANELS = {
+    "seconds": "time of a step, the first = 1",
+    "peak": "peak memory, GiB",
+    "build": "time to build, the first = 1",
+}
+
+
+def series(section: dict[str, Any], key: str) -> dict[tuple[str, str], tuple[list[int], list[float]]]:
+    """Layers and medians for each kind of unit and each mode. Times are relative to the very first; memory is in GiB.
+
+    Nets of the original order stand only in the table: they are another curve.
+    """
+    found: dict[tuple[str, str], tuple[list[int], list[float]]] = {}
+    unit: float | None = GIB if key == "peak" else None
+    for line in section.values():
+        for mode in line["contestants"] if line["order"] == "full_preact" else ():
+            if measured := values(line, mode, key):
+                median = Spread.of(measured).median
+                unit = unit or median
+                at, height = found.setdefault((line["unit"], mode), ([], []))
+                at.append(line["layers"])
+                height.append(median / unit)
+    return found
