@@ -1,0 +1,184 @@
+"""The form of a network that only tests: BN folded into weights, and as few passes over the maps as there can be."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from resnets.engine import onednn
+from resnets.errors import UserError
+from resnets.nn import ResNet, Unit
+from resnets.nn.shortcuts import Identity
+from resnets.spec import Spec
+
+
+class Affine:
+    """scale x + shift, which is what BN is in testing; in float64, so that folding adds no error of its own."""
+
+    def __init__(self, bn: _BatchNorm) -> None:
+        mean, var = (_exact(t) for t in (bn.running_mean, bn.running_var))
+        weight, bias = _exact(bn.weight), _exact(bn.bias)
+        self.scale = weight / torch.sqrt(var + bn.eps)
+        self.shift = bias - mean * self.scale
+
+
+def _exact(tensor: Tensor | None) -> Tensor:
+    assert tensor is not None  # every BN of the package has weights and statistics
+    return tensor.detach().double()
+
+
+class Conv(nn.Module):
+    """relu(W x + b + plus): a convolution with the BN and ReLU behind it, and the addition if it is the last of F."""
+
+    weight: Tensor
+    bias: Tensor | None
+
+    def __init__(self, conv: nn.Conv2d) -> None:
+        super().__init__()
+        self.stride, self.padding = tuple(conv.stride), tuple(map(int, conv.padding))
+        self.relu = False
+        self.register_buffer("weight", conv.weight.detach().clone())
+        self.register_buffer("bias", None if conv.bias is None else conv.bias.detach().clone())
+        self._packed: tuple[torch.Size, Tensor] | None = None  # for the maps seen last
+
+    def fold(self, bn: _BatchNorm) -> None:
+        affine, dtype = Affine(bn), self.weight.dtype
+        bias = 0 if self.bias is None else self.bias.double()
+        self.weight = (self.weight.double() * affine.scale.view(-1, 1, 1, 1)).to(dtype)
+        self.bias = (bias * affine.scale + affine.shift).to(dtype)
+
+    def forward(self, x: Tensor, plus: Tensor | None = None) -> Tensor:
+        """`plus` may be overwritten."""
+        if onednn.takes(x):
+            if self._packed is None or self._packed[0] != x.shape:
+                self._packed = x.shape, onednn.pack(self.weight, self.stride, self.padding, x.shape)
+            packed = self._packed[1]
+            return onednn.conv(x, packed, self.bias, self.stride, self.padding, relu=self.relu, plus=plus)
+        y = functional.conv2d(x, self.weight, self.bias, self.stride, self.padding)
+        if plus is not None:
+            y += plus
+        return y.relu_() if self.relu else y
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Conv:
+        self._packed = None  # another device or dtype
+        return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+
+    def _load_from_state_dict(self, *args: Any, **options: Any) -> None:
+        self._packed = None  # other weights
+        super()._load_from_state_dict(*args, **options)  # type: ignore[no-untyped-call]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_packed": None}  # its memory is oneDNN's own and cannot be copied
+
+
+class ScaleShift(nn.Module):
+    """relu(scale x + shift): a BN that no convolution precedes, and its ReLU."""
+
+    scale: Tensor
+    shift: Tensor
+
+    def __init__(self, bn: _BatchNorm) -> None:
+        super().__init__()
+        affine, dtype = Affine(bn), bn.weight.dtype
+        self.relu = False
+        self.register_buffer("scale", affine.scale.to(dtype).view(1, -1, 1, 1))
+        self.register_buffer("shift", affine.shift.to(dtype).view(1, -1, 1, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = torch.addcmul(self.shift, x, self.scale)
+        return y.relu_() if self.relu else y
+
+
+def leaves(module: nn.Module) -> Iterator[nn.Module]:
+    """The layers of nested sequences, in order."""
+    if isinstance(module, nn.Sequential):
+        for child in module:
+            yield from leaves(child)
+    else:
+        yield module
+
+
+def fold(module: nn.Module) -> list[nn.Module]:
+    """The same function in fewer steps: BN goes into the convolution before it, ReLU into either."""
+    steps: list[nn.Module] = []
+    for layer in leaves(module):
+        before = steps[-1] if steps else None
+        if isinstance(layer, nn.Conv2d):
+            steps.append(Conv(layer))
+        elif isinstance(layer, _BatchNorm) and isinstance(before, Conv) and not before.relu:
+            before.fold(layer)
+        elif isinstance(layer, _BatchNorm):
+            steps.append(ScaleShift(layer))
+        elif isinstance(layer, nn.ReLU) and isinstance(before, (Conv, ScaleShift)):
+            before.relu = True
+        elif not isinstance(layer, nn.Identity):
+            steps.append(copy.deepcopy(layer))
+    return steps
+
+
+class FrozenUnit(nn.Module):
+    """f(h(x) + F(x)). Where h is x or its resize alone, the last convolution of F adds it and applies a bare ReLU."""
+
+    def __init__(self, unit: Unit) -> None:
+        super().__init__()
+        *residual, last = fold(unit.residual)
+        after = fold(unit.after)
+        assert isinstance(last, Conv)  # what stands behind the convolutions of F has gone into them
+        self.adds = isinstance(unit.shortcut, Identity) and not last.relu
+        if self.adds and [type(step) for step in after] == [nn.ReLU]:
+            last.relu, after = True, []
+        self.shared = nn.Sequential(*fold(unit.shared))
+        self.resize = nn.Sequential(*fold(unit.resize))
+        self.residual, self.last = nn.Sequential(*residual), last
+        self.shortcut = copy.deepcopy(unit.shortcut)
+        self.after = nn.Sequential(*after)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """May overwrite x, which nothing else reads."""
+        x = self.shared(x)
+        h, r = self.resize(x), self.residual(x)
+        return self.after(self.last(r, plus=h) if self.adds else self.shortcut(h, self.last(r)))
+
+
+def checked(spec: Spec, x: Tensor) -> Tensor:
+    """x, unless the network of this spec would refuse it."""
+    return ResNet.checked(SimpleNamespace(spec=spec), x)  # type: ignore[arg-type]  # it reads the spec alone
+
+
+class Frozen(nn.Module):
+    """A network's class scores in testing. `freeze` makes it."""
+
+    def __init__(self, net: ResNet) -> None:
+        super().__init__()
+        self.spec = net.spec
+        self.stem = nn.Sequential(*fold(net.stem))
+        self.units = nn.Sequential(*(FrozenUnit(unit) for stage in net.stages for unit in stage))
+        self.last = nn.Sequential(*fold(net.last))
+        self.classifier = copy.deepcopy(net.classifier)
+        super().train(False)
+        self.requires_grad_(False)
+
+    @torch.no_grad()
+    def forward(self, x: Tensor) -> Tensor:
+        x = checked(self.spec, x).contiguous(memory_format=torch.channels_last)
+        return self.classifier(self.last(self.units(self.stem(x))).mean((2, 3)))
+
+    def train(self, mode: bool = True) -> Frozen:
+        if mode:
+            raise UserError(f"a frozen {self.spec.name} only tests; train the network that it was made from.")
+        return self
+
+
+def freeze(net: ResNet) -> Frozen:
+    """A copy of a network that only tests, with BN folded into the convolutions; the network is left as it is."""
+    if not isinstance(net, ResNet):
+        raise UserError(f"freeze takes a network of this package, not {type(net).__name__}.")
+    with torch.no_grad():
+        return Frozen(net)
