@@ -229,6 +229,11 @@ def _eval(commands: Commands) -> None:
         "--precise-bn", type=int, default=0, help="take BN's statistics anew from N training images", metavar="N"
     )
     _device_option(parser)
+    parser.add_argument(
+        "--engine",
+        default="auto",
+        help="plain, frozen, onnxruntime or openvino (auto: frozen on a CPU, else plain)",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_network_options(parser)
 
@@ -245,6 +250,7 @@ def _eval(commands: Commands) -> None:
             per=args.normalize,
             precise=args.precise_bn,
             device=args.device,
+            engine=args.engine,
             as_json=args.json,
         )
 

@@ -7,12 +7,13 @@ from resnets.nn import ResNet
 from resnets.spec import KERNELS, ORDERS, Plain, parse_shortcut
 
 SMALL = {"widths": (4, 6, 8), "blocks": 2}
+SHORTCUTS = ("scale:0.7:-1.2", "exclusive_gate:-1", "shortcut_gate:-1", "conv1x1", "dropout:0.3", "dropout:0.3:true")
 VARIANTS = {
     **{f"{o}-{k}": {"order": o, "kernels": KERNELS[k]} for o in ORDERS for k in KERNELS},
     **{
         f"{order}-{shortcut}-{resize}": {"order": order, "shortcut": parse_shortcut(shortcut), "resize": resize}
         for order in ("original", "full_preact")
-        for shortcut in ("scale:0.7:-1.2", "exclusive_gate:-1", "shortcut_gate:-1", "conv1x1", "dropout:0.3", "dropout:0.3:true")
+        for shortcut in SHORTCUTS
         for resize in ("pad", "project")
     },
     **{f"{o}-{r}": {"order": o, "resize": r} for o in ORDERS for r in ("pad_both", "pad_pool", "project")},

@@ -60,6 +60,24 @@ def test_a_peers_file_brings_its_conventions_and_its_preprocessing(tmp_path, net
     assert "95 % interval" in shown
 
 
+@pytest.mark.parametrize("engine", ["auto", "plain", "frozen", "onnxruntime", "openvino"])
+def test_every_engine_finds_the_same_error(tmp_path, net, capsys, engine):
+    if engine in ("onnxruntime", "openvino"):
+        pytest.importorskip("onnx")
+        pytest.importorskip(engine)
+    resnets.save_weights(net, tmp_path / "a.safetensors")
+    # Precise BN comes first: an engine that was made before it would test other statistics.
+    words = ["eval", str(tmp_path / "a.safetensors"), "--data", "synthetic:64", "--precise-bn", "64", "--json"]
+    words += ["--device", "cpu", "--engine"]
+    assert main([*words, "plain"]) == 0
+    wanted = json.loads(capsys.readouterr().out)
+    assert main([*words, engine]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["engine"] == {"auto": "frozen"}.get(engine, engine)
+    assert found["wrong"] == wanted["wrong"]
+    assert found["loss"] == pytest.approx(wanted["loss"], rel=1e-5)
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -71,6 +89,10 @@ def test_a_peers_file_brings_its_conventions_and_its_preprocessing(tmp_path, net
         (["a.safetensors", "--data", "synthetic:64", "--normalize", "colour"], "unknown normalisation 'colour'"),
         (["."], "has no final.safetensors"),
         (["a.safetensors", "--data", "synthetic:64", "--device", "gpu"], "there is no device 'gpu'"),
+        (
+            ["a.safetensors", "--data", "synthetic:64", "--engine", "froze"],
+            "unknown engine 'froze': did you mean frozen",
+        ),
         (["b.th"], "there is no file"),
     ],
 )

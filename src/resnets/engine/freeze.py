@@ -72,7 +72,7 @@ class Conv(nn.Module):
 
     def _load_from_state_dict(self, *args: Any, **options: Any) -> None:
         self._packed = None  # other weights
-        super()._load_from_state_dict(*args, **options)  # type: ignore[no-untyped-call]
+        super()._load_from_state_dict(*args, **options)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_packed": None}  # its memory is oneDNN's own and cannot be copied

@@ -15,6 +15,7 @@ from resnets.data import load as load_data
 from resnets.data.augment import Normalize
 from resnets.data.images import Images
 from resnets.engine.device import choose
+from resnets.engine.inference import chosen, inference
 from resnets.errors import UserError
 from resnets.evaluate.error import Score, evaluate
 from resnets.evaluate.precise_bn import precise_bn
@@ -82,7 +83,13 @@ def normalization(given: Subject, images: Images, per: str | None) -> Normalize:
 
 
 def score(
-    given: Subject, images: Images, *, per: str | None = None, precise: int = 0, device: torch.device | str = "cpu"
+    given: Subject,
+    images: Images,
+    *,
+    per: str | None = None,
+    precise: int = 0,
+    device: torch.device | str = "cpu",
+    engine: str = "auto",
 ) -> Score:
     """The error on the test images; `precise` takes BN's statistics from that many training images first."""
     net, normalize = given.net.to(device), normalization(given, images, per).to(device)
@@ -97,10 +104,10 @@ def score(
     net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     if precise:
         count = min(precise, len(images.train_images))
-        chosen = torch.from_numpy(images.train_images[:count])
-        precise_bn(net, (normalize(chosen[i : i + BATCH].to(device)) for i in range(0, count, BATCH)))
+        first = torch.from_numpy(images.train_images[:count])
+        precise_bn(net, (normalize(first[i : i + BATCH].to(device)) for i in range(0, count, BATCH)))
     return evaluate(
-        net,
+        inference(net, engine, device),
         torch.from_numpy(images.test_images),
         torch.from_numpy(images.test_labels),
         normalize,
@@ -120,15 +127,19 @@ def eval_command(
     per: str | None,
     precise: int,
     device: str,
+    engine: str,
     as_json: bool,
 ) -> None:
+    place = choose(device)
+    means = chosen(engine, place)
     given = subject(Path(path), network, changes, source)
     images = load_data(data or given.data or "cifar10", data_dir)
     if images.name == given.data and images.digest != given.digest:
         print(f"resnets: warning: this {images.name} is not the one that {path} was trained on.", file=sys.stderr)
-    found = score(given, images, per=per, precise=precise, device=choose(device))
+    found = score(given, images, per=per, precise=precise, device=place, engine=means)
     if as_json:
-        print(json.dumps({"network": given.net.spec.to_dict(), "data": images.name, **found.to_dict()}, indent=2))
+        about = {"network": given.net.spec.to_dict(), "data": images.name, "engine": means}
+        print(json.dumps({**about, **found.to_dict()}, indent=2))
         return
     print(given.what)
     print(f"{given.net.spec.name} on {images.name}: {found}")

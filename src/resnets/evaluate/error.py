@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -42,7 +43,7 @@ class Score:
 
 
 def evaluate(
-    net: nn.Module,
+    net: Callable[[Tensor], Tensor],
     images: Tensor,
     labels: Tensor,
     normalize: Callable[[Tensor], Tensor],
@@ -51,19 +52,28 @@ def evaluate(
     device: torch.device | str = "cpu",
     advance: Callable[[int], None] = lambda done: None,
 ) -> Score:
-    """One view of each uint8 image, in eval mode; the net is left in the mode it came in."""
+    """One view of each uint8 image, in eval mode; a network is left in the mode it came in."""
     wrong, loss = 0, 0.0
+    with _testing(net), torch.no_grad():
+        for start in range(0, len(images), batch):
+            x = normalize(images[start : start + batch].to(device))
+            y = labels[start : start + batch].to(device)
+            out = net(x.contiguous(memory_format=torch.channels_last)).float()
+            wrong += int((out.argmax(1) != y).sum())
+            loss += float(functional.cross_entropy(out, y, reduction="sum"))
+            advance(min(start + batch, len(images)))
+    return Score(len(images), wrong, loss / max(len(images), 1))
+
+
+@contextlib.contextmanager
+def _testing(net: Callable[[Tensor], Tensor]) -> Iterator[None]:
+    """Eval mode, for a network; the functions of `engine.inference` know no other."""
+    if not isinstance(net, nn.Module):
+        yield
+        return
     training = net.training
     net.eval()
     try:
-        with torch.no_grad():
-            for start in range(0, len(images), batch):
-                x = normalize(images[start : start + batch].to(device))
-                y = labels[start : start + batch].to(device)
-                out = net(x.contiguous(memory_format=torch.channels_last)).float()
-                wrong += int((out.argmax(1) != y).sum())
-                loss += float(functional.cross_entropy(out, y, reduction="sum"))
-                advance(min(start + batch, len(images)))
+        yield
     finally:
         net.train(training)
-    return Score(len(images), wrong, loss / max(len(images), 1))

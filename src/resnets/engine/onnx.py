@@ -1,0 +1,160 @@
+"""A frozen network as an ONNX graph in memory, and ONNX Runtime to run it.
+
+The graph is written step by step rather than traced: a thousand layers take no longer than their weights, and
+batch and image size stay open.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from resnets.engine.freeze import Conv, FrozenUnit, ScaleShift, checked, freeze
+from resnets.errors import UserError
+from resnets.nn import ResNet, shortcuts
+
+_OPSET, _IR = 17, 8  # old enough for every reader of the last years
+_END = 2**31 - 1
+
+
+def need(module: str, extra: str) -> Any:
+    """An optional dependency, imported."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise UserError(f"this engine needs {module}; install it with pip install 'resnets[{extra}]'.") from None
+
+
+class Graph:
+    """The nodes and weights of an ONNX graph; each method adds nodes and returns the name of their result."""
+
+    def __init__(self, extra: str) -> None:
+        self.onnx = need("onnx", extra)
+        self.nodes: list[Any] = []
+        self.weights: list[Any] = []
+
+    def add(self, operator: str, *inputs: str, **attributes: Any) -> str:
+        name = f"{operator.lower()}_{len(self.nodes)}"
+        self.nodes.append(self.onnx.helper.make_node(operator, inputs, [name], **attributes))
+        return name
+
+    def constant(self, values: Tensor | float | list[int]) -> str:
+        tensor = torch.as_tensor(values)
+        array = (tensor.float() if tensor.is_floating_point() else tensor).cpu().contiguous().numpy()
+        name = f"weight_{len(self.weights)}"
+        self.weights.append(self.onnx.numpy_helper.from_array(array, name))
+        return name
+
+    def steps(self, modules: nn.Sequential, x: str) -> str:
+        for module in modules:
+            x = self.step(module, x)
+        return x
+
+    def step(self, module: nn.Module, x: str) -> str:
+        match module:
+            case FrozenUnit():
+                return self.unit(module, x)
+            case Conv():
+                return self.conv(module, x)
+            case ScaleShift():
+                return self.scale_shift(module, x)
+            case nn.ReLU():
+                return self.add("Relu", x)
+            case nn.MaxPool2d():
+                return self.add("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
+            case shortcuts.Pad():
+                return self.pad(module, x)
+        raise TypeError(f"no ONNX for {type(module).__name__}")
+
+    def unit(self, unit: FrozenUnit, x: str) -> str:
+        x = self.steps(unit.shared, x)
+        h, r = self.steps(unit.resize, x), self.steps(unit.residual, x)
+        if unit.adds:
+            return self.steps(unit.after, self.conv(unit.last, r, plus=h))
+        return self.steps(unit.after, self.shortcut(unit.shortcut, h, self.conv(unit.last, r)))
+
+    def conv(self, conv: Conv | shortcuts.Gate, x: str, plus: str | None = None) -> str:
+        weights = [self.constant(t) for t in (conv.weight, conv.bias) if t is not None]
+        pads = [*map(int, conv.padding)] * 2
+        y = self.add("Conv", x, *weights, strides=list(conv.stride), pads=pads)
+        y = y if plus is None else self.add("Add", plus, y)
+        return self.add("Relu", y) if isinstance(conv, Conv) and conv.relu else y
+
+    def scale_shift(self, module: ScaleShift, x: str) -> str:
+        """As a BN of mean 0 and variance 1, which runtimes know how to keep in their own memory layout."""
+        scale, shift = module.scale.flatten(), module.shift.flatten()
+        given = (scale, shift, torch.zeros_like(scale), torch.ones_like(scale))
+        y = self.add("BatchNormalization", x, *map(self.constant, given), epsilon=0.0)
+        return self.add("Relu", y) if module.relu else y
+
+    def pad(self, pad: shortcuts.Pad, x: str) -> str:
+        stride = [pad.stride] * 2
+        if pad.stride > 1 and pad.pool:
+            x = self.add("AveragePool", x, kernel_shape=stride, strides=stride, ceil_mode=1, count_include_pad=0)
+        elif pad.stride > 1:
+            x = self.add("Slice", x, *map(self.constant, ([0, 0], [_END, _END], [2, 3], stride)))
+        front, back = pad.zeros[4:]
+        return self.add("Pad", x, self.constant([0, front, 0, 0, 0, back, 0, 0]))
+
+    def shortcut(self, shortcut: nn.Module, x: str, r: str) -> str:
+        def times(a: float | str, b: str) -> str:
+            return self.add("Mul", a if isinstance(a, str) else self.constant(float(a)), b)
+
+        match shortcut:
+            case shortcuts.Identity():
+                return self.add("Add", x, r)
+            case shortcuts.Scale():
+                return self.add("Add", times(shortcut.a, x), times(shortcut.b, r))
+            case shortcuts.Dropout():
+                return self.add("Add", x if shortcut.rescale else times(1 - shortcut.p, x), r)
+            case shortcuts.Plain():
+                return r
+            case shortcuts.ExclusiveGate() | shortcuts.ShortcutGate():
+                g = self.add("Sigmoid", self.conv(shortcut.gate, x))
+                rest = times(self.add("Sub", self.constant(1.0), g), x)
+                return self.add("Add", rest, times(g, r) if isinstance(shortcut, shortcuts.ExclusiveGate) else r)
+        raise TypeError(f"no ONNX for the shortcut {type(shortcut).__name__}")
+
+    def head(self, classifier: nn.Linear, x: str) -> str:
+        pooled = self.add("Flatten", self.add("GlobalAveragePool", x))
+        return self.add("Gemm", pooled, self.constant(classifier.weight), self.constant(classifier.bias), transB=1)
+
+
+def export(net: ResNet, *, extra: str = "onnx") -> bytes:
+    """The network in testing, BN folded, as an ONNX model: `images` (N, C, H, W) to `scores` (N, classes), in float32.
+
+    `extra` is the one to name where the onnx package is missing.
+    """
+    graph, frozen = Graph(extra), freeze(net)
+    with torch.no_grad():
+        x = "images"
+        for part in (frozen.stem, frozen.units, frozen.last):
+            x = graph.steps(part, x)
+        scores = graph.head(frozen.classifier, x)
+    make, spec = graph.onnx.helper, frozen.spec
+    real = graph.onnx.TensorProto.FLOAT
+    images = make.make_tensor_value_info("images", real, ["batch", spec.in_channels, "height", "width"])
+    result = make.make_tensor_value_info(scores, real, ["batch", spec.num_classes])
+    body = make.make_graph(graph.nodes, spec.name, [images], [result], graph.weights)
+    model = make.make_model(
+        body, opset_imports=[make.make_opsetid("", _OPSET)], ir_version=_IR, producer_name="resnets"
+    )
+    return model.SerializeToString()
+
+
+def onnxruntime(net: ResNet) -> Callable[[Tensor], Tensor]:
+    """The network's scores by ONNX Runtime, on as many threads as PyTorch has."""
+    runtime, spec = need("onnxruntime", "onnx"), net.spec
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    session = runtime.InferenceSession(export(net), options, providers=["CPUExecutionProvider"])
+
+    def scores(x: Tensor) -> Tensor:
+        given = checked(spec, x).detach().float().contiguous().numpy()
+        return torch.from_numpy(session.run(None, {"images": given})[0])
+
+    return scores
