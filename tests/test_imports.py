@@ -13,13 +13,14 @@ ALLOWED = {
     "errors": set(),
     "text": set(),
     "atomic": {"errors"},
+    "cache": {"errors"},
     "spec": {"errors"},
     "zoo": {"errors", "spec"},
     "nn": {"errors", "spec"},
     "analysis": {"errors", "spec", "nn"},
     "interop": {"errors", "atomic", "spec", "zoo", "nn"},
-    "data": {"errors", "atomic"},
-    "engine": {"errors", "spec", "nn"},
+    "data": {"errors", "atomic", "cache"},
+    "engine": {"errors", "cache", "spec", "nn"},
     "evaluate": {"errors", "spec", "zoo", "nn", "data", "engine", "interop"},
     "runs": {"errors", "spec", "training"},  # recipes are data
     "training": {

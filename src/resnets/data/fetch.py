@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
+from resnets.cache import cache_dir
 from resnets.data.archive import read_archive
 from resnets.data.cifar import DATASETS, RECORD, Cifar, Layout, Rows
 from resnets.data.download import download, file_md5
@@ -53,21 +54,6 @@ def fetch_command(name: str, dir: str | Path | None = None) -> None:
     print(f"found   {found.source}")
     print(f"cached  {found.cached or 'nowhere'}")
     print(f"hashes  pixels and labels match, sha256 {images.digest}")
-
-
-def cache_dir() -> Path:
-    """`$RESNETS_CACHE`, or `resnets` in the platform's folder for caches."""
-    if given := os.environ.get("RESNETS_CACHE"):
-        return Path(given).expanduser()
-    try:
-        home = Path.home()
-    except RuntimeError:
-        raise UserError("there is no home folder to cache data in; set RESNETS_CACHE to a folder.") from None
-    if sys.platform == "darwin":
-        return home / "Library" / "Caches" / "resnets"
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local") / "resnets"
-    return Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache") / "resnets"
 
 
 def fetch(known: Cifar, dir: str | Path | None, progress: Progress) -> Found:

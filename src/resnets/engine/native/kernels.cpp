@@ -1,0 +1,600 @@
+// Convolutions with what stands around them in a residual unit, for float32 maps in channels_last order.
+//
+// A convolution here reads its input through a Source (raw, BN-ReLU, or BN's backward, computed on the way in) and
+// leaves its output through a Sink (plus the shortcut, or masked by ReLU, with the sums that the next BN wants), so that
+// a map travels through memory as seldom as can be. 3x3 convolutions use Winograd's F(2x2, 3x3): 16 products for four
+// pixels instead of 36, with an error like that of the direct sum. 1x1 convolutions are products of matrices.
+//
+// Pointers come in through ctypes, so no header of PyTorch is needed. The vectors are GCC's and Clang's: the same
+// source is AVX2 code on one machine and plain code on another. The order of every sum follows from the shapes
+// and the number of threads alone. Channels are multiples of 8.
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <type_traits>
+#include <vector>
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+extern "C" {
+
+// How numbers come in. RAW: x. ACT: max(a x + d, 0). LINEAR: a x + b z + d. RELU: max(x, 0). AFFINE: a x + d.
+enum Way : int64_t { RAW = 0, ACT = 1, LINEAR = 2, RELU = 3, AFFINE = 4 };
+struct Source {
+    int64_t way;
+    const float *x, *z;
+    const float *a, *b, *d;  // of each channel
+};
+
+// How numbers go out. PLAIN: y = v. ADD: v + add. ADD_RELU: max(v + add, 0). MASK: v where a m + d > 0 (m > 0 without
+// a), else 0. Without y nothing is kept but the sums: those of y and of y q over all pixels, 2 x channels; q is y where
+// it is missing.
+enum End : int64_t { PLAIN = 0, ADD = 1, ADD_RELU = 2, MASK = 3 };
+struct Sink {
+    int64_t end;
+    float* y;
+    const float *add, *m, *a, *d, *q;
+    double* sums;
+};
+
+struct Shape {
+    int64_t n, height, width, into, out, threads;
+};
+
+}  // extern "C"
+
+namespace {
+
+constexpr int L = 8;  // floats in a vector
+typedef float vec __attribute__((vector_size(4 * L)));
+typedef float loose __attribute__((vector_size(4 * L), aligned(4), may_alias));
+typedef int32_t ints __attribute__((vector_size(4 * L)));
+
+inline vec load(const float* p) { return *reinterpret_cast<const loose*>(p); }
+inline void store(float* p, vec v) { *reinterpret_cast<loose*>(p) = v; }
+#define UNROLL _Pragma("GCC unroll 16")
+#define APART __attribute__((noinline))  // so that its registers are its own
+inline vec where_positive(vec of, vec v) { return (vec)((ints)v & (of > (vec){})); }
+
+// --- memory and threads ---------------------------------------------------------------------------
+
+struct Scratch {  // of one thread, kept from call to call
+    float* data = nullptr;
+    size_t size = 0;
+    float* get(size_t wanted) {
+        if (wanted > size) {
+            free(data);
+            size = (wanted + 15) / 16 * 16;
+            data = static_cast<float*>(aligned_alloc(64, size * sizeof(float)));
+        }
+        return data;
+    }
+    ~Scratch() { free(data); }
+};
+thread_local Scratch padded_memory, left_memory, right_memory, sums_memory;
+
+// body(thread, first, last) for each thread's share of the pieces.
+template <typename Body>
+void parallel(int64_t threads, int64_t pieces, Body body) {
+#ifdef _OPENMP
+#pragma omp parallel num_threads(threads)
+    {
+        int64_t me = omp_get_thread_num(), all = omp_get_num_threads();
+        body(me, pieces * me / all, pieces * (me + 1) / all);
+    }
+#else
+    (void)threads;
+    body(0, 0, pieces);
+#endif
+}
+
+// Sums over pixels: floats within a piece, doubles beyond it, one row a thread.
+class Sums {
+  public:
+    Sums(const Sink& sink, int64_t channels, int64_t threads)
+        : to(sink.sums), count(to ? 2 * channels : 0), rows(count * threads) {}
+    float* begin(int64_t) {
+        float* part = sums_memory.get(count + 1);
+        memset(part, 0, count * sizeof(float));
+        return part;
+    }
+    void piece_done(int64_t thread, float* part) {
+        for (int64_t i = 0; i < count; i++) rows[thread * count + i] += part[i];
+        memset(part, 0, count * sizeof(float));
+    }
+    void finish() {
+        for (int64_t i = 0; i < count; i++) {
+            to[i] = 0;
+            for (size_t at = i; at < rows.size(); at += count) to[i] += rows[at];
+        }
+    }
+
+  private:
+    double* to;
+    int64_t count;
+    std::vector<double> rows;
+};
+
+// --- in and out -----------------------------------------------------------------------------------
+
+template <int WAY>
+void read_pixels(const Source& s, size_t pixel, size_t count, size_t channels, float* to) {
+    for (size_t i = 0; i < count; i++)
+        for (size_t c = 0; c < channels; c += L) {
+            size_t at = (pixel + i) * channels + c;
+            vec x = load(s.x + at);
+            if (WAY == ACT || WAY == AFFINE) x = load(s.a + c) * x + load(s.d + c);
+            if (WAY == LINEAR) x = load(s.a + c) * x + (load(s.b + c) * load(s.z + at) + load(s.d + c));
+            if (WAY == ACT || WAY == RELU) x = where_positive(x, x);
+            store(to + i * channels + c, x);
+        }
+}
+
+// Pixels as they come in, into a block of memory.
+void fetch(const Source& s, size_t pixel, size_t count, size_t channels, float* to) {
+    switch (s.way) {
+        case ACT: return read_pixels<ACT>(s, pixel, count, channels, to);
+        case LINEAR: return read_pixels<LINEAR>(s, pixel, count, channels, to);
+        case RELU: return read_pixels<RELU>(s, pixel, count, channels, to);
+        case AFFINE: return read_pixels<AFFINE>(s, pixel, count, channels, to);
+        default: memcpy(to, s.x + pixel * channels, count * channels * sizeof(float));
+    }
+}
+
+// Eight channels of one pixel go out, and into the sums.
+template <int END, bool SUMS>
+inline void write(const Sink& s, size_t at, size_t c, size_t channels, vec v, float* sums) {
+    vec m{};
+    if (END == ADD || END == ADD_RELU) v += load(s.add + at);
+    if (END == ADD_RELU) v = where_positive(v, v);
+    if (END == MASK) {
+        m = load(s.m + at);
+        v = where_positive(s.a ? load(s.a + c) * m + load(s.d + c) : m, v);
+    }
+    if (SUMS) {
+        vec q = !s.q ? v : END == MASK && s.q == s.m ? m : load(s.q + at);
+        store(sums + c, load(sums + c) + v);
+        store(sums + channels + c, load(sums + channels + c) + v * q);
+    }
+    if (s.y) store(s.y + at, v);
+}
+
+// work(end, sums) with the kind of sink as constants.
+template <typename Work>
+void with_sink(const Sink& s, Work work) {
+    auto choose = [&](auto end) { s.sums ? work(end, std::true_type()) : work(end, std::false_type()); };
+    switch (s.end) {
+        case ADD: return choose(std::integral_constant<int, ADD>());
+        case ADD_RELU: return choose(std::integral_constant<int, ADD_RELU>());
+        case MASK: return choose(std::integral_constant<int, MASK>());
+        default: return choose(std::integral_constant<int, PLAIN>());
+    }
+}
+
+// --- products of small matrices -------------------------------------------------------------------
+
+// Filters lie in panels of 16 columns (the last may have 8), each [k][columns], so that they are read in one stream.
+inline size_t in_panels(size_t row, size_t column, size_t rows, size_t columns) {
+    size_t panel = column / (2 * L) * (2 * L), width = columns - panel < 2 * L ? columns - panel : 2 * L;
+    return panel * rows + row * width + column - panel;
+}
+
+// c[R][N vectors] = a[R][k] b[k][N vectors], all in registers.
+template <int R, int N>
+inline void multiply_block(const float* a, size_t k, const float* b, size_t columns, float* c) {
+    vec sum[R][N] = {};
+    for (size_t i = 0; i < k; i++) {
+        vec by[N];
+        UNROLL for (int n = 0; n < N; n++) by[n] = load(b + (i * N + n) * L);
+        UNROLL for (int r = 0; r < R; r++)
+            UNROLL for (int n = 0; n < N; n++) sum[r][n] += a[r * k + i] * by[n];
+    }
+    UNROLL for (int r = 0; r < R; r++)
+        UNROLL for (int n = 0; n < N; n++) store(c + r * columns + n * L, sum[r][n]);
+}
+
+template <int N>
+inline void multiply_rows(size_t rows, const float* a, size_t k, const float* b, size_t columns, float* c) {
+    size_t r = 0;
+    for (; r + 6 <= rows; r += 6) multiply_block<6, N>(a + r * k, k, b, columns, c + r * columns);
+    a += r * k, c += r * columns;
+    switch (rows - r) {
+        case 5: return multiply_block<5, N>(a, k, b, columns, c);
+        case 4: return multiply_block<4, N>(a, k, b, columns, c);
+        case 3: return multiply_block<3, N>(a, k, b, columns, c);
+        case 2: return multiply_block<2, N>(a, k, b, columns, c);
+        case 1: return multiply_block<1, N>(a, k, b, columns, c);
+    }
+}
+
+// c[rows][columns] = a[rows][k] b[k][columns], b in panels
+APART void multiply(size_t rows, const float* a, size_t k, const float* b, size_t columns, float* c) {
+    size_t n = 0;
+    for (; n + 2 * L <= columns; n += 2 * L) multiply_rows<2>(rows, a, k, b + n * k, columns, c + n);
+    if (n < columns) multiply_rows<1>(rows, a, k, b + n * k, columns, c + n);
+}
+
+template <int R, int N>
+inline void outer_block(size_t count, const float* a, size_t rows, const float* b, size_t columns, float* c) {
+    vec sum[R][N] = {};
+    for (size_t i = 0; i < count; i++) {
+        vec by[N];
+        UNROLL for (int n = 0; n < N; n++) by[n] = load(b + i * columns + n * L);
+        UNROLL for (int r = 0; r < R; r++)
+            UNROLL for (int n = 0; n < N; n++) sum[r][n] += a[i * rows + r] * by[n];
+    }
+    UNROLL for (int r = 0; r < R; r++)
+        UNROLL for (int n = 0; n < N; n++) {
+            float* at = c + r * columns + n * L;
+            store(at, load(at) + sum[r][n]);
+        }
+}
+
+template <int N>
+inline void outer_columns(size_t count, const float* a, size_t rows, const float* b, size_t columns, float* c) {
+    size_t r = 0;
+    for (; r + 6 <= rows; r += 6) outer_block<6, N>(count, a + r, rows, b, columns, c + r * columns);
+    for (; r + 4 <= rows; r += 4) outer_block<4, N>(count, a + r, rows, b, columns, c + r * columns);
+    for (; r + 2 <= rows; r += 2) outer_block<2, N>(count, a + r, rows, b, columns, c + r * columns);
+}
+
+// c[rows][columns] += sum over i of a[i][rows] b[i][columns]
+APART void add_outer(size_t count, const float* a, size_t rows, const float* b, size_t columns, float* c) {
+    size_t n = 0;
+    for (; n + 2 * L <= columns; n += 2 * L) outer_columns<2>(count, a, rows, b + n, columns, c + n);
+    if (n < columns) outer_columns<1>(count, a, rows, b + n, columns, c + n);
+}
+
+// --- 3x3: Winograd's F(2x2, 3x3) ------------------------------------------------------------------
+
+// A map is cut into tiles of 2x2 pixels, their rows into bands: a band with its rim fits into the second cache.
+struct Tiling {
+    size_t height, width, rows, columns, band, bands;
+    Tiling(const Shape& s)
+        : height(s.height), width(s.width), rows((height + 1) / 2), columns((width + 1) / 2) {
+        size_t most = 32768 / (2 * (2 * columns + 2) * s.into);
+        bands = most ? (rows + most - 1) / most : rows;
+        band = (rows + bands - 1) / bands;
+        bands = (rows + band - 1) / band;
+    }
+    size_t across() const { return 2 * columns + 2; }  // pixels in a row with its rim
+    // Tiles worked on at once: few, so that they stay in the first cache, more where the filters leave it anyway.
+    static size_t group(const Shape& s) { return s.into >= 128 || s.out >= 128 ? 24 : 12; }
+};
+
+// The rows of tiles first to last with a rim of zeros, as they come in.
+void fill(const Tiling& t, const Source& s, size_t image, size_t first, size_t last, size_t channels, float* to) {
+    size_t across = t.across() * channels;
+    for (size_t row = 0; row < 2 * (last - first) + 2; row++, to += across) {
+        size_t y = 2 * first + row - 1;  // wraps above the image
+        if (y >= t.height) {
+            memset(to, 0, across * sizeof(float));
+            continue;
+        }
+        memset(to, 0, channels * sizeof(float));
+        fetch(s, (image * t.height + y) * t.width, t.width, channels, to + channels);
+        size_t done = (t.width + 1) * channels;
+        memset(to + done, 0, (across - done) * sizeof(float));
+    }
+}
+
+// A walk over the tiles of a band, row by row.
+struct Walk {
+    const Tiling& t;
+    size_t row, column;
+    Walk(const Tiling& t, size_t first) : t(t), row(first / t.columns), column(first % t.columns) {}
+    void next() {
+        if (++column == t.columns) column = 0, row++;
+    }
+};
+
+// B' d B of `count` tiles from number `first` of a band on, as 16 matrices [count][channels].
+void transform_in(const Tiling& t, const float* band, size_t first, size_t count, size_t channels, float* to) {
+    size_t across = t.across() * channels, step = count * channels;
+    Walk tile(t, first);
+    for (size_t i = 0; i < count; i++, tile.next()) {
+        const float* corner = band + tile.row * 2 * across + tile.column * 2 * channels;
+        for (size_t c = 0; c < channels; c += L, to += L, corner += L) {
+            vec d[4][4];
+            UNROLL for (int x = 0; x < 4; x++) {
+                const float* at = corner + x * channels;
+                vec p = load(at), q = load(at + across), r = load(at + 2 * across), s = load(at + 3 * across);
+                d[0][x] = p - r, d[1][x] = q + r, d[2][x] = r - q, d[3][x] = q - s;
+            }
+            float* at = to;
+            UNROLL for (int y = 0; y < 4; y++, at += 4 * step) {
+                store(at, d[y][0] - d[y][2]);
+                store(at + step, d[y][1] + d[y][2]);
+                store(at + 2 * step, d[y][2] - d[y][1]);
+                store(at + 3 * step, d[y][1] - d[y][3]);
+            }
+        }
+    }
+}
+
+// A' m A of each tile goes out.
+template <int END, bool SUMS>
+void transform_out(const Tiling& t, const Sink& sink, size_t image, size_t first_row, size_t first, size_t count,
+                   size_t channels, const float* from, float* sums) {
+    size_t step = count * channels, below = t.width * channels;
+    Walk tile(t, first);
+    for (size_t i = 0; i < count; i++, tile.next()) {
+        size_t y = 2 * (first_row + tile.row), x = 2 * tile.column;
+        size_t to = ((image * t.height + y) * t.width + x) * channels;
+        bool low = y + 1 < t.height, right = x + 1 < t.width;
+        for (size_t c = 0; c < channels; c += L, from += L, to += L) {
+            vec m[2][4];
+            const float* at = from;
+            UNROLL for (int k = 0; k < 4; k++, at += step) {
+                vec p = load(at), q = load(at + 4 * step), r = load(at + 8 * step), s = load(at + 12 * step);
+                m[0][k] = p + q + r, m[1][k] = q - r - s;
+            }
+            write<END, SUMS>(sink, to, c, channels, m[0][0] + m[0][1] + m[0][2], sums);
+            if (right) write<END, SUMS>(sink, to + channels, c, channels, m[0][1] - m[0][2] - m[0][3], sums);
+            if (low) write<END, SUMS>(sink, to + below, c, channels, m[1][0] + m[1][1] + m[1][2], sums);
+            if (low && right)
+                write<END, SUMS>(sink, to + below + channels, c, channels, m[1][1] - m[1][2] - m[1][3], sums);
+        }
+    }
+}
+
+// A g A' of each tile of the gradient, as 16 matrices [count][channels]; `band` has a rim.
+void transform_gradient(const Tiling& t, const float* band, size_t first, size_t count, size_t channels, float* to) {
+    size_t across = t.across() * channels, step = count * channels;
+    Walk tile(t, first);
+    for (size_t i = 0; i < count; i++, tile.next()) {
+        const float* corner = band + (tile.row * 2 + 1) * across + (tile.column * 2 + 1) * channels;
+        for (size_t c = 0; c < channels; c += L, to += L, corner += L) {
+            vec p = load(corner), q = load(corner + channels);
+            vec r = load(corner + across), s = load(corner + across + channels);
+            vec d[4][2] = {{p, q}, {p + r, q + s}, {p - r, q - s}, {-r, -s}};
+            float* at = to;
+            UNROLL for (int y = 0; y < 4; y++, at += 4 * step) {
+                store(at, d[y][0]);
+                store(at + step, d[y][0] + d[y][1]);
+                store(at + 2 * step, d[y][0] - d[y][1]);
+                store(at + 3 * step, -d[y][1]);
+            }
+        }
+    }
+}
+
+constexpr size_t PIECE = 768, BLOCK = 48;  // pixels of 1x1 convolutions: between sums in double, and at once
+
+}  // namespace
+
+extern "C" {
+
+// 1x1 filters [out][in] as a matrix [in][out] for the forward pass, [out][in] for the gradient of the input, in panels.
+void pointwise_filters(const float* filters, int64_t into, int64_t out, int64_t backward, float* to) {
+    for (int64_t o = 0; o < out; o++)
+        for (int64_t i = 0; i < into; i++)
+            to[backward ? in_panels(o, i, out, into) : in_panels(i, o, into, out)] = filters[o * into + i];
+}
+
+// 3x3 filters [out][3][3][in] as 16 such matrices; for the gradient of the input they are turned around.
+void winograd_filters(const float* filters, int64_t into, int64_t out, int64_t backward, float* to) {
+    const float half = 0.5f;
+    for (int64_t o = 0; o < out; o++)
+        for (int64_t i = 0; i < into; i++) {
+            float rows[4][3];
+            for (int x = 0; x < 3; x++) {
+                float w[3];
+                for (int y = 0; y < 3; y++) {
+                    int tap = y * 3 + x;
+                    w[y] = filters[(o * 9 + (backward ? 8 - tap : tap)) * into + i];
+                }
+                rows[0][x] = w[0], rows[3][x] = w[2];
+                rows[1][x] = half * ((w[0] + w[2]) + w[1]), rows[2][x] = half * ((w[0] + w[2]) - w[1]);
+            }
+            float* at = to + (backward ? in_panels(o, i, out, into) : in_panels(i, o, into, out));
+            for (int y = 0; y < 4; y++) {
+                const float* w = rows[y];
+                float all[4] = {w[0], half * ((w[0] + w[2]) + w[1]), half * ((w[0] + w[2]) - w[1]), w[2]};
+                for (int x = 0; x < 4; x++, at += into * out) *at = all[x];
+            }
+        }
+}
+
+void conv3x3(const Shape* shape, const Source* source, const float* filters, const Sink* sink) {
+    const Shape s = *shape;
+    const Tiling t(s);
+    Sums sums(*sink, s.out, s.threads);
+    size_t group = t.group(s), matrix = s.into * s.out;
+    with_sink(*sink, [&](auto end, auto summed) {
+        parallel(s.threads, s.n * t.bands, [&](int64_t me, int64_t from, int64_t to) {
+            float* band = padded_memory.get((2 * t.band + 2) * t.across() * s.into);
+            float* in = left_memory.get(16 * group * s.into);
+            float* out = right_memory.get(16 * group * s.out);
+            float* part = sums.begin(me);
+            for (int64_t piece = from; piece < to; piece++) {
+                size_t image = piece / t.bands, first = piece % t.bands * t.band;
+                size_t last = first + t.band < t.rows ? first + t.band : t.rows;
+                fill(t, *source, image, first, last, s.into, band);
+                size_t tiles = (last - first) * t.columns;
+                for (size_t at = 0; at < tiles; at += group) {
+                    size_t count = tiles - at < group ? tiles - at : group;
+                    transform_in(t, band, at, count, s.into, in);
+                    for (int p = 0; p < 16; p++)
+                        multiply(count, in + p * count * s.into, s.into, filters + p * matrix, s.out,
+                                 out + p * count * s.out);
+                    transform_out<end(), summed()>(t, *sink, image, first, at, count, s.out, out, part);
+                }
+                sums.piece_done(me, part);
+            }
+        });
+    });
+    sums.finish();
+}
+
+// The gradient of 3x3 filters [out][3][3][in].
+void conv3x3_filters_gradient(const Shape* shape, const Source* source, const Source* gradient, float* filters) {
+    const Shape s = *shape;
+    const Tiling t(s);
+    size_t group = t.group(s), matrix = s.into * s.out;
+    std::vector<float> all(s.threads * 16 * matrix);
+    parallel(s.threads, s.n * t.bands, [&](int64_t me, int64_t from, int64_t to) {
+        size_t rim = (2 * t.band + 2) * t.across();
+        float* band = padded_memory.get(rim * (s.into + s.out));
+        float* band_out = band + rim * s.into;
+        float* in = left_memory.get(16 * group * s.into);
+        float* out = right_memory.get(16 * group * s.out);
+        float* mine = all.data() + me * 16 * matrix;
+        for (int64_t piece = from; piece < to; piece++) {
+            size_t image = piece / t.bands, first = piece % t.bands * t.band;
+            size_t last = first + t.band < t.rows ? first + t.band : t.rows;
+            fill(t, *source, image, first, last, s.into, band);
+            fill(t, *gradient, image, first, last, s.out, band_out);
+            size_t tiles = (last - first) * t.columns;
+            for (size_t at = 0; at < tiles; at += group) {
+                size_t count = tiles - at < group ? tiles - at : group;
+                transform_in(t, band, at, count, s.into, in);
+                transform_gradient(t, band_out, at, count, s.out, out);
+                for (int p = 0; p < 16; p++)
+                    add_outer(count, in + p * count * s.into, s.into, out + p * count * s.out, s.out, mine + p * matrix);
+            }
+        }
+    });
+    for (int64_t i = 0; i < s.into; i++)  // G' u G
+        for (int64_t o = 0; o < s.out; o++) {
+            float u[4][4];
+            for (int p = 0; p < 16; p++) {
+                double sum = 0;
+                for (int64_t thread = 0; thread < s.threads; thread++)
+                    sum += all[(thread * 16 + p) * matrix + i * s.out + o];
+                u[p / 4][p % 4] = float(sum);
+            }
+            for (int y = 0; y < 3; y++) {
+                float row[4];
+                for (int x = 0; x < 4; x++) {
+                    float sum = 0.5f * (u[1][x] + u[2][x]), difference = 0.5f * (u[1][x] - u[2][x]);
+                    row[x] = y == 0 ? u[0][x] + sum : y == 1 ? difference : sum + u[3][x];
+                }
+                float sum = 0.5f * (row[1] + row[2]), difference = 0.5f * (row[1] - row[2]);
+                float* at = filters + (o * 9 + y * 3) * s.into + i;
+                at[0] = row[0] + sum, at[s.into] = difference, at[2 * s.into] = sum + row[3];
+            }
+        }
+}
+
+// A 1x1 convolution by `filters` [in][out] in panels.
+void conv1x1(const Shape* shape, const Source* source, const float* filters, const Sink* sink) {
+    const Shape s = *shape;
+    size_t pixels = s.n * s.height * s.width;
+    Sums sums(*sink, s.out, s.threads);
+    with_sink(*sink, [&](auto end, auto summed) {
+        parallel(s.threads, (pixels + PIECE - 1) / PIECE, [&](int64_t me, int64_t from, int64_t to) {
+            float* in = left_memory.get(BLOCK * s.into);
+            float* out = right_memory.get(BLOCK * s.out);
+            float* part = sums.begin(me);
+            for (int64_t piece = from; piece < to; piece++) {
+                size_t last = (piece + 1) * PIECE < pixels ? (piece + 1) * PIECE : pixels;
+                for (size_t at = piece * PIECE; at < last; at += BLOCK) {
+                    size_t count = last - at < BLOCK ? last - at : BLOCK;
+                    const float* x = source->x + at * s.into;
+                    if (source->way != RAW) fetch(*source, at, count, s.into, in), x = in;
+                    multiply(count, x, s.into, filters, s.out, out);
+                    for (size_t i = 0; i < count; i++)
+                        for (int64_t c = 0; c < s.out; c += L)
+                            write<end(), summed()>(*sink, (at + i) * s.out + c, c, s.out, load(out + i * s.out + c), part);
+                }
+                sums.piece_done(me, part);
+            }
+        });
+    });
+    sums.finish();
+}
+
+// The gradient of 1x1 filters [out][in].
+void conv1x1_filters_gradient(const Shape* shape, const Source* source, const Source* gradient, float* filters) {
+    const Shape s = *shape;
+    size_t pixels = s.n * s.height * s.width, matrix = s.into * s.out;
+    std::vector<float> all(s.threads * matrix);
+    parallel(s.threads, (pixels + BLOCK - 1) / BLOCK, [&](int64_t me, int64_t from, int64_t to) {
+        float* in = left_memory.get(BLOCK * s.into);
+        float* out = right_memory.get(BLOCK * s.out);
+        for (int64_t block = from; block < to; block++) {
+            size_t at = block * BLOCK, count = pixels - at < BLOCK ? pixels - at : BLOCK;
+            const float *x = source->x + at * s.into, *g = gradient->x + at * s.out;
+            if (source->way != RAW) fetch(*source, at, count, s.into, in), x = in;
+            if (gradient->way != RAW) fetch(*gradient, at, count, s.out, out), g = out;
+            add_outer(count, x, s.into, g, s.out, all.data() + me * matrix);
+        }
+    });
+    for (int64_t i = 0; i < s.into; i++)
+        for (int64_t o = 0; o < s.out; o++) {
+            double sum = 0;
+            for (int64_t thread = 0; thread < s.threads; thread++) sum += all[thread * matrix + i * s.out + o];
+            filters[o * s.into + i] = float(sum);
+        }
+}
+
+// A map from a source to a sink, pixel by pixel (`into` channels).
+void pass(const Shape* shape, const Source* source, const Sink* sink) {
+    const Shape s = *shape;
+    size_t pixels = s.n * s.height * s.width;
+    Sums sums(*sink, s.into, s.threads);
+    with_sink(*sink, [&](auto end, auto summed) {
+        parallel(s.threads, (pixels + PIECE - 1) / PIECE, [&](int64_t me, int64_t from, int64_t to) {
+            float* in = left_memory.get(BLOCK * s.into);
+            float* part = sums.begin(me);
+            for (int64_t piece = from; piece < to; piece++) {
+                size_t last = (piece + 1) * PIECE < pixels ? (piece + 1) * PIECE : pixels;
+                for (size_t at = piece * PIECE; at < last; at += BLOCK) {
+                    size_t count = last - at < BLOCK ? last - at : BLOCK;
+                    const float* x = source->x + at * s.into;
+                    if (source->way != RAW) fetch(*source, at, count, s.into, in), x = in;
+                    for (size_t i = 0; i < count; i++)
+                        for (int64_t c = 0; c < s.into; c += L)
+                            write<end(), summed()>(*sink, (at + i) * s.into + c, c, s.into, load(x + i * s.into + c), part);
+                }
+                sums.piece_done(me, part);
+            }
+        });
+    });
+    sums.finish();
+}
+
+// BN of a batch as max(a x + d, 0) wants it, from the sums of x and x x over `pixels`; running statistics move along
+// unless they are missing.
+struct Norm {
+    int64_t channels, pixels;
+    double eps, momentum;
+    const float *gamma, *beta;
+    float *running_mean, *running_var;
+};
+
+void norm_forward(const Norm* norm, const double* sums, double* mean, double* deviation, float* a, float* d) {
+    const Norm n = *norm;
+    for (int64_t c = 0; c < n.channels; c++) {
+        double m = sums[c] / n.pixels, v = sums[n.channels + c] / n.pixels - m * m;
+        v = v > 0 ? v : 0;
+        double r = 1 / std::sqrt(v + n.eps);
+        mean[c] = m, deviation[c] = r;
+        a[c] = float(n.gamma[c] * r), d[c] = float(n.beta[c] - m * n.gamma[c] * r);
+        if (n.running_mean) {
+            double unbiased = n.pixels > 1 ? v * n.pixels / (n.pixels - 1) : v;
+            n.running_mean[c] = float(n.running_mean[c] + n.momentum * (m - n.running_mean[c]));
+            n.running_var[c] = float(n.running_var[c] + n.momentum * (unbiased - n.running_var[c]));
+        }
+    }
+}
+
+// From the sums of g and g x: the gradients of gamma and beta, and a, b, d of BN's backward a g + b x + d.
+void norm_backward(const Norm* norm, const double* sums, const double* mean, const double* deviation, float* gamma,
+                   float* beta, float* a, float* b, float* d) {
+    const Norm n = *norm;
+    for (int64_t c = 0; c < n.channels; c++) {
+        double scale = deviation[c] * (sums[n.channels + c] - mean[c] * sums[c]), k = n.gamma[c] * deviation[c];
+        gamma[c] = float(scale), beta[c] = float(sums[c]);
+        double slope = -k * deviation[c] * scale / n.pixels;
+        a[c] = float(k), b[c] = float(slope), d[c] = float(-k * sums[c] / n.pixels - slope * mean[c]);
+    }
+}
+
+}  // extern "C"

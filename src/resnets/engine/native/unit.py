@@ -1,0 +1,70 @@
+"""A unit run by the kernels: F as one function, the rest as the unit says."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from resnets.engine.native.branch import Branch, Step
+from resnets.engine.native.kernels import Kernels
+from resnets.nn import Unit
+from resnets.nn.shortcuts import Identity
+
+_ENDINGS = (["+"], ["bn", "+", "relu"], ["bn", "relu", "+"])  # of units that the kernels finish themselves
+_WIDEST = 256  # a 3x3 convolution of more channels has filters that leave the caches: PyTorch's is faster
+
+
+class NativeUnit:
+    """x -> f(h(x) + F(x)), as `Unit` does it. `sums` of x and x x, where the unit before has them, save a pass."""
+
+    def __init__(self, unit: Unit, kernels: Kernels) -> None:
+        self.unit = unit
+        layers = dict(unit.residual.named_children())
+        count = sum(name.startswith("conv") for name in layers)
+        acts = [layers.get("before"), *(layers[f"act{i}"] for i in range(1, count))]
+        steps = [_step(layers[f"conv{i + 1}"], act) for i, act in enumerate(acts)]
+        self.norms = [m for m in unit.modules() if isinstance(m, nn.BatchNorm2d)]
+        tail = layers.get(f"act{count}", nn.Sequential())
+        ending = [*dict(tail.named_children()), "+", *dict(unit.after.named_children())]
+        self.joins = isinstance(unit.shortcut, Identity) and ending in _ENDINGS
+        bn = getattr(tail, "bn", None) if self.joins else None
+        self.branch = Branch(kernels, steps, self.joins, bn, relu_first=ending[-1] == "+")
+        self.tail = tail
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.with_sums(x, None)[0]
+
+    def with_sums(self, x: Tensor, sums: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        unit = self.unit
+        if not self._suits(x):
+            return unit(x), None
+        if len(unit.shared):
+            x, sums = unit.shared(x), None
+        h = unit.resize(x)
+        r, sums = self.branch(x, sums, h)
+        return (r, sums) if self.joins else (unit.after(unit.shortcut(h, self.tail(r))), None)
+
+    def _suits(self, x: Tensor) -> bool:
+        """Float32 on the CPU, in a training step with nothing frozen by the user; else the unit itself is run."""
+        return (
+            x.dtype == torch.float32
+            and x.device.type == "cpu"
+            and not torch.is_autocast_enabled("cpu")
+            and self.branch.steps[0].conv.weight.dtype == torch.float32
+            and all(norm.training for norm in self.norms)
+        )
+
+
+def _step(conv: nn.Module, act: nn.Module | None) -> Step:
+    assert isinstance(conv, nn.Conv2d)
+    wide = max(conv.in_channels, conv.out_channels)
+    native = conv.stride == (1, 1) and (conv.kernel_size == (1, 1) or (conv.kernel_size == (3, 3) and wide <= _WIDEST))
+    return Step(conv, getattr(act, "bn", None), hasattr(act, "relu"), native)
+
+
+def fits(unit: Unit) -> str | None:
+    """Why the kernels cannot run a unit, or None."""
+    for module in unit.modules():
+        if isinstance(module, nn.Conv2d) and (module.in_channels % 8 or module.out_channels % 8):
+            return "the kernels want channels in multiples of 8"
+    return None
