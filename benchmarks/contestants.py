@@ -14,6 +14,7 @@ from torch import nn
 from torch.nn import functional
 
 from benchmarks import batches, peers, roofline
+from resnets.engine import prepare
 from resnets.engine.allocator import keep_freed_memory
 from resnets.nn import ResNet
 from resnets.nn import build as build_net
@@ -60,8 +61,6 @@ def _step(job: Job) -> Work:
     if job.contestant in LIBRARIES:
         model = peers.build(job.contestant, peers.same(job.net))
     elif ours:
-        from resnets.engine import prepare
-
         keep_freed_memory()
         net = _ours(job).to(memory_format=torch.channels_last)
         model = prepare(net, engine="auto", memory=job.contestant)

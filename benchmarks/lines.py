@@ -48,8 +48,12 @@ class Section:
     rounds: int = 7
 
 
-def _depth(*nets: str) -> tuple[Line, ...]:
-    return tuple(Line("step", ("fast", "lean", "min"), net, 8, "fresh", effort=10) for net in nets)
+def _depth(*nets: str, rounds: int | None = None) -> tuple[Line, ...]:
+    return tuple(Line("step", ("fast", "lean", "min"), net, 8, "fresh", 10, rounds) for net in nets)
+
+
+def _startup(rounds: int | None = None) -> tuple[Line, ...]:
+    return (Line("process", tuple(STARTUP), way="process", effort=2, rounds=rounds, commands=STARTUP),)
 
 
 SECTIONS = {
@@ -63,7 +67,7 @@ SECTIONS = {
             Line("step", (*STEP, "keras"), "preresnet50", 8),
             Line("step", (*STEP, "torchvision", "keras"), "resnet50", 8),
         ),
-        quick=(Line("step", STEP, "preresnet20", effort=2), Line("step", STEP, "preresnet164", 16, effort=3)),
+        quick=(Line("step", STEP, "preresnet164", 16, effort=5),),
     ),
     "memory": Section(
         (
@@ -85,11 +89,12 @@ SECTIONS = {
     ),
     "data": Section(*2 * ((Line("batch", ("PIL", "torchvision", "ours"), effort=1),),), rounds=9),
     "startup": Section(
-        *2 * ((Line("process", tuple(STARTUP), way="process", effort=2, commands=STARTUP),),),
+        _startup(),
+        quick=_startup(rounds=1),
     ),
     "depth": Section(
         _depth(*(f"preresnet{n}" for n in (20, 56, 110, 164, 1001, 1202)), "resnet1202"),
-        quick=_depth("preresnet20", "preresnet110"),
+        quick=_depth("preresnet20", "preresnet110", rounds=1),
         rounds=2,
     ),
 }

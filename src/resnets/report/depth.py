@@ -29,7 +29,7 @@ def draw(results: Path) -> Path | None:
     for axis, (key, title) in zip(axes, PANELS.items(), strict=True):
         for (block, mode), points in series(section, key).items():
             axis.plot(*points, _MARKS.get(block, "^:"), color=_COLOURS[mode], label=f"{mode}, {block}", markersize=4)
-        axis.set(title=title, xlabel="layers", xscale="log", yscale="log")
+        axis.set(title=title, xlabel="layers", xlim=(0, None), ylim=(0, None))
         axis.grid(alpha=0.25)
     handles = {text: line for line, text in zip(*axes[0].get_legend_handles_labels(), strict=True)}
     figure.legend(handles.values(), handles, frameon=False, loc="outside lower center", ncols=3)
