@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import resnets.data.fetch as module
-from resnets.data.fetch import cache_dir, fetch, fetch_command, load
+from resnets.cache import cache_dir
+from resnets.data.fetch import fetch, fetch_command, load
 from resnets.errors import UserError
 
 

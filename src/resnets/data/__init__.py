@@ -1,6 +1,7 @@
 """Images to train and test on: CIFAR-10 and CIFAR-100, checked by hash, and procedural ones.
 
->>> from resnets.data import load
+>>> from resnets.cache import cache_dir
+from resnets.data import load
 >>> images = load("synthetic:512")
 
 torch is imported by what needs it, not by `import resnets.data`.
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from resnets.data import fetch
 from resnets.data.cifar import DATASETS
 from resnets.data.draws import order
-from resnets.data.fetch import cache_dir, fetch_command
+from resnets.data.fetch import fetch_command
 from resnets.data.images import Images
 from resnets.data.progress import Console, Progress, Silent
 from resnets.data.synthetic import synthetic as _synthetic

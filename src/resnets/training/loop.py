@@ -27,6 +27,7 @@ from resnets.evaluate.precise_bn import precise_bn
 from resnets.nn import build
 from resnets.spec import Spec
 from resnets.training.distributed import Workers
+from resnets.training.muon import Muon
 from resnets.training.recipe import Recipe
 from resnets.training.schedule import Schedule
 
@@ -73,9 +74,7 @@ class Trainer:
             self.net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.average = copy.deepcopy(self.net).requires_grad_(False) if recipe.ema else None
         self.model = self._parallel(self.net)
-        self.optimizer = torch.optim.SGD(
-            self._groups(), recipe.lr, recipe.momentum, nesterov=recipe.nesterov, fused=self.device.type != "mps"
-        )
+        self.optimizer = self._optimizer()
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=recipe.precision == "fp16")
         longest = max(self.stream.steps(epoch) for epoch in range(3))
         self.record = torch.zeros(longest + 1, 2, device=self.device)  # loss and share wrong, each step of an epoch
@@ -90,15 +89,32 @@ class Trainer:
         ids = [self.device.index] if self.device.type == "cuda" else None
         return DistributedDataParallel(net, device_ids=ids)
 
+    def _optimizer(self) -> torch.optim.Optimizer:
+        recipe = self.recipe
+        if recipe.optimizer == "muon":
+            return Muon(self._groups(), recipe.lr, recipe.momentum)
+        return torch.optim.SGD(
+            self._groups(), recipe.lr, recipe.momentum, nesterov=recipe.nesterov, fused=self.device.type != "mps"
+        )
+
     def _groups(self) -> list[dict[str, Any]]:
-        """The Torch code decays everything; `weights` leaves out BN and biases."""
+        """The Torch code decays everything; `weights` leaves out BN and biases. Muon takes the filters of the units."""
+        recipe = self.recipe
+        banks = {id(m.weight) for m in self.net.units.modules() if isinstance(m, nn.Conv2d)}
         decayed: list[nn.Parameter] = []
         free: list[nn.Parameter] = []
+        filters: list[nn.Parameter] = []
         for parameter in self.net.parameters():
-            matrix = parameter.dim() > 1 or self.recipe.decay_on == "all"
-            (decayed if matrix else free).append(parameter)
-        groups = [{"params": decayed, "weight_decay": self.recipe.weight_decay}, {"params": free, "weight_decay": 0.0}]
-        return [group for group in groups if group["params"]]
+            if recipe.optimizer == "muon" and id(parameter) in banks:
+                filters.append(parameter)
+            else:
+                (decayed if parameter.dim() > 1 or recipe.decay_on == "all" else free).append(parameter)
+        groups: list[dict[str, Any]] = [
+            {"params": decayed, "weight_decay": recipe.weight_decay},
+            {"params": free, "weight_decay": 0.0},
+            {"params": filters, "weight_decay": recipe.muon_decay, "filters": True, "rate": recipe.muon_lr},
+        ]
+        return [{"rate": recipe.lr, **group} for group in groups if group["params"]]
 
     # --- a step -------------------------------------------------------------------------------
 
@@ -106,7 +122,7 @@ class Trainer:
         """Forward, backward and update for this worker's share of batch `step`."""
         self.net.train()
         for group in self.optimizer.param_groups:
-            group["lr"] = self.schedule.lr(step)
+            group["lr"] = self.schedule.lr(step, group["rate"])
         images, labels = self._batch(step)
         size = self.recipe.micro_batch or len(labels)
         parts = list(zip(torch.split(images, size), torch.split(labels, size), strict=True))

@@ -18,6 +18,7 @@ from resnets.errors import UserError, one_of
 SCHEDULES = ("multistep", "cosine", "onecycle", "constant")
 CHOICES = {
     "schedule": SCHEDULES,
+    "optimizer": ("sgd", "muon"),
     "decay_on": ("all", "weights"),
     "flip": ("random", "alternate", "none"),
     "normalize": ("channel", "pixel"),
@@ -45,7 +46,10 @@ class Recipe:
     warmup_lr: float = _field(0.01, "the rate of the warm-up, constant, and then the schedule's at once")
     peak: float = _field(0.25, "the share of the training at which onecycle has its peak")
     final_lr: float = _field(0.0, "where cosine and onecycle end, as a share of lr")
-    momentum: float = _field(0.9, "of SGD")
+    optimizer: str = _field("sgd", "SGD, or Muon for the filters of the units and SGD for the rest")
+    muon_lr: float = _field(0.2, "Muon's learning rate at its peak; it goes as that of SGD does")
+    muon_decay: float = _field(0.0, "share of the filters that Muon takes away a step, as a multiple of its rate")
+    momentum: float = _field(0.9, "of the optimizer")
     nesterov: bool = _field(False, "Nesterov's form of momentum")
     weight_decay: float = _field(1e-4, "the factor of the weights in the gradient")
     decay_on: str = _field("all", "decay everything, or convolutions and the classifier's matrix only")
@@ -72,13 +76,16 @@ class Recipe:
         for name, low, high in (
             ("batch", 1, None), ("micro_batch", 0, None), ("pad", 0, None), ("validation", 0, None),
             ("precise_bn", 0, None), ("lr", 0, None), ("warmup_lr", 0, None), ("weight_decay", 0, None),
-            ("gamma", 0, None), ("final_lr", 0, None), ("momentum", 0, 1), ("label_smoothing", 0, 1),
+            ("gamma", 0, None), ("muon_lr", 0, None), ("muon_decay", 0, None), ("final_lr", 0, None),
+            ("momentum", 0, 1), ("label_smoothing", 0, 1),
             ("ema", 0, 1), ("peak", 0, 1),
         ):  # fmt: skip
             value = getattr(self, name)
             if value < low or (high is not None and value > high):
                 bounds = f"at least {low}" if high is None else f"between {low} and {high}"
                 raise UserError(f"recipe {self.name}: {name} must be {bounds}, not {value}.")
+        if self.optimizer == "muon" and not (self.nesterov and self.lr):
+            raise UserError(f"recipe {self.name}: muon needs nesterov and, for the rest of the net, an lr above 0.")
         if self.nesterov and not self.momentum:
             raise UserError(f"recipe {self.name}: nesterov needs a momentum above 0.")
         for span in (self.length, self.warmup, *self.milestone_spans):

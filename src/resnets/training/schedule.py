@@ -27,12 +27,14 @@ class Schedule:
     def total(self) -> int:
         return self.steps(self.recipe.length)
 
-    def lr(self, step: int) -> float:
-        """The rate with which step `step` (from 0) changes the weights.
+    def lr(self, step: int, peak: float | None = None) -> float:
+        """The rate with which step `step` (from 0) changes the weights; `peak` stands for the recipe's, if given.
 
         multistep, with the papers' numbers: 0.01 for steps 0 to 399, 0.1 to 31,999, 0.01 to 47,999, 0.001.
         """
         r = self.recipe
+        if peak is not None and peak != r.lr:
+            return self.lr(step) * peak / r.lr
         warmup = self.steps(r.warmup)
         if step < warmup:
             return r.warmup_lr

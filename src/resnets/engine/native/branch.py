@@ -62,14 +62,15 @@ class Branch:
 
 class _Run(torch.autograd.Function):
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any, branch: Branch, sums: Tensor | None, x: Tensor, h: Tensor | None, *parameters: Tensor
     ) -> tuple[Tensor, Tensor | None]:
         kernels, steps = branch.kernels, branch.steps
         same = h is x
         y = x.contiguous(memory_format=_LAST)
         h = y if same else None if h is None else h.contiguous(memory_format=_LAST)
-        maps, norms = [], []
+        maps: list[Tensor] = []
+        norms: list[Normalized | None] = []
         for i, step in enumerate(steps):
             maps.append(y)
             norms.append(None if step.bn is None else _normalized(kernels, step.bn, y, sums))
@@ -80,9 +81,10 @@ class _Run(torch.autograd.Function):
         if branch.tail is not None:
             assert h is not None
             maps.append(y)
-            norms.append(_normalized(kernels, branch.tail, y, sums))
+            norm = _normalized(kernels, branch.tail, y, sums)
+            norms.append(norm)
             way, end = (ACT, ADD) if branch.relu_first else (AFFINE, ADD_RELU)
-            y, sums = kernels.passed(Source(way, y, a=norms[-1].a, d=norms[-1].d), Sink(end, add=h))
+            y, sums = kernels.passed(Source(way, y, a=norm.a, d=norm.d), Sink(end, add=h))
         ctx.branch, ctx.norms, ctx.same, ctx.maps = branch, norms, same, len(maps)
         ended = [y] if branch.tail is not None and not branch.relu_first else []
         ctx.save_for_backward(*maps, *ended, *(step.conv.weight for step in steps))
@@ -91,7 +93,7 @@ class _Run(torch.autograd.Function):
         return y, sums
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Any, ...]:
         branch: Branch = ctx.branch
         kernels, steps, norms = branch.kernels, branch.steps, list(ctx.norms)
@@ -107,7 +109,7 @@ class _Run(torch.autograd.Function):
                 mask = Sink(MASK, m=rest[0], q=c, sums=True)
             g, sums = kernels.passed(gradient, mask)
             whole = whole if branch.relu_first else g
-            gradient, of_norms = _norm_back(kernels, branch.tail, norm, g, c, sums)
+            gradient, of_norms = _norm_back(kernels, branch.tail, norm, (g, sums), c)
         of_weights: list[Tensor] = []
         while maps:
             step, x, norm, weight = steps[len(maps) - 1], maps.pop(), norms.pop(), weights.pop()
@@ -115,7 +117,7 @@ class _Run(torch.autograd.Function):
             of_weights.insert(0, of_weight)
             gradient = Source(RAW, g)
             if step.bn is not None:
-                gradient, found = _norm_back(kernels, step.bn, norm, g, x, sums)
+                gradient, found = _norm_back(kernels, step.bn, norm, (g, sums), x)
                 of_norms = found + of_norms
         adds = ctx.same and branch.adds
         of_x = gradient.x
@@ -132,9 +134,10 @@ def _normalized(kernels: Kernels, bn: nn.BatchNorm2d, x: Tensor, sums: Tensor | 
 
 
 def _norm_back(
-    kernels: Kernels, bn: nn.BatchNorm2d, norm: Normalized, g: Tensor, x: Tensor, sums: Tensor | None
+    kernels: Kernels, bn: nn.BatchNorm2d, norm: Normalized, passing: tuple[Tensor, Tensor | None], x: Tensor
 ) -> tuple[Source, list[Tensor]]:
     """The gradient in front of BN, to be computed where it is read, and those of gamma and beta."""
+    g, sums = passing
     assert sums is not None
     gamma, beta, a, b, d = kernels.norm_backward(bn, norm, sums, x.numel() // x.shape[1])
     return Source(LINEAR, g, x, a, b, d), [gamma, beta]

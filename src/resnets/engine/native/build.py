@@ -58,7 +58,9 @@ def load() -> Loaded:
 
 
 def _load() -> Loaded:
-    compiler = next(filter(None, map(shutil.which, filter(None, (os.environ.get("CXX"), "c++", "g++", "clang++")))), None)
+    compiler = next(
+        filter(None, map(shutil.which, filter(None, (os.environ.get("CXX"), "c++", "g++", "clang++")))), None
+    )
     if compiler is None:
         raise _NotBuiltError("no C++ compiler was found")
     name = f"kernels-{_key(compiler)}.so"

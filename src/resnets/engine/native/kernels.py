@@ -12,6 +12,10 @@ from torch import Tensor, nn
 _Pointer, _Number = ctypes.c_void_p, ctypes.c_int64
 RAW, ACT, LINEAR, RELU, AFFINE = range(5)  # ways in
 PLAIN, ADD, ADD_RELU, MASK = range(4)  # ways out
+_FUNCTIONS = (
+    *("winograd_filters", "pointwise_filters", "conv3x3", "conv1x1", "pass"),
+    *("conv3x3_filters_gradient", "conv1x1_filters_gradient", "norm_forward", "norm_backward"),
+)
 
 
 def _fields(kinds: str, pointers: str) -> list[tuple[str, type]]:
@@ -88,10 +92,7 @@ class Kernels:
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._library = library
-        for name in (
-            "winograd_filters", "pointwise_filters", "conv3x3", "conv3x3_filters_gradient", "conv1x1", "conv1x1_filters_gradient", "pass",
-            "norm_forward", "norm_backward",
-        ):  # fmt: skip
+        for name in _FUNCTIONS:
             getattr(library, name).restype = None
 
     # --- maps -----------------------------------------------------------------------------------
@@ -150,15 +151,11 @@ class Kernels:
         self._library.norm_forward(ctypes.byref(norm), *map(_pointer, (sums, *doubles, *floats)))
         return Normalized(*doubles, *floats)
 
-    def norm_backward(
-        self, bn: nn.BatchNorm2d, known: Normalized, sums: Tensor, pixels: int
-    ) -> Iterable[Tensor]:
+    def norm_backward(self, bn: nn.BatchNorm2d, known: Normalized, sums: Tensor, pixels: int) -> Iterable[Tensor]:
         """The gradients of gamma and beta, and a, b, d of BN's backward, from the sums of g and g x."""
         results = torch.empty(5, bn.num_features)
         norm = _norm(bn, pixels, running=False)
-        self._library.norm_backward(
-            ctypes.byref(norm), *map(_pointer, (sums, known.mean, known.deviation, *results))
-        )
+        self._library.norm_backward(ctypes.byref(norm), *map(_pointer, (sums, known.mean, known.deviation, *results)))
         return results.unbind()
 
 
