@@ -14,6 +14,7 @@ import torch
 from resnets.data import load as load_data
 from resnets.data.augment import Normalize
 from resnets.data.images import Images
+from resnets.engine.allocator import keep_freed_memory
 from resnets.engine.device import choose
 from resnets.engine.inference import chosen, inference
 from resnets.errors import UserError
@@ -130,6 +131,7 @@ def eval_command(
     engine: str,
     as_json: bool,
 ) -> None:
+    keep_freed_memory()
     place = choose(device)
     means = chosen(engine, place)
     given = subject(Path(path), network, changes, source)
