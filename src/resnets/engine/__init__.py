@@ -1,1 +1,25 @@
 """How it runs fast. The networks in `nn` do not know that this room exists."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from resnets.engine.prepared import prepare
+
+ENGINES = ("auto", "plain")
+MODES = {  # of memory in training, the fastest first
+    "fast": "whatever is fastest",
+    "lean": "BN-ReLU is computed again in the backward pass; what convolutions produced is kept",
+    "min": "lean, and the units are run again in segments, of which only the inputs are kept",
+}
+
+__all__ = ["ENGINES", "MODES", "prepare"]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "prepare":
+        raise AttributeError(f"module 'resnets.engine' has no attribute {name!r}")
+    from resnets.engine.prepared import prepare  # imports torch
+
+    return prepare

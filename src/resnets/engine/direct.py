@@ -1,0 +1,59 @@
+"""A unit run as PyTorch runs it, with ReLU and addition in the place of maps that nobody else reads."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from resnets.nn import Unit
+from resnets.nn.shortcuts import Identity
+
+
+class DirectUnit:
+    """x -> f(h(x) + F(x)): what `Unit` computes, with fewer maps that come and go."""
+
+    keeps = True  # what BN-ReLU leaves, for the backward pass
+
+    def __init__(self, unit: Unit) -> None:
+        self.unit = unit
+        residual = dict(unit.residual.named_children())
+        count = sum(name.startswith("conv") for name in residual)
+        self.convs = [residual[f"conv{i}"] for i in range(1, count + 1)]
+        self.acts = [residual.get(name, nn.Sequential()) for name in ("before", *(f"act{i + 1}" for i in range(count)))]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        h, r = self.split(x)
+        for act, conv in zip(self.acts[1:], self.convs[1:], strict=False):
+            r = self.read(r, act, conv)
+        return self.join(h, r)
+
+    def split(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The shortcut's x, resized, and what the first convolution of F makes of x."""
+        x = self.act(self.unit.shared, x)
+        return self.unit.resize(x), self.read(x, self.acts[0], self.convs[0])
+
+    def join(self, h: Tensor, r: Tensor) -> Tensor:
+        """What the last convolution left, its activation, the shortcut's equation, f."""
+        r = self.act(self.acts[-1], r)
+        ours = bn_of(self.acts[-1]) is None or not self.keeps  # ReLU keeps what it leaves
+        in_place = ours and isinstance(self.unit.shortcut, Identity) and h.dtype == r.dtype
+        y = r.add_(h) if in_place else self.unit.shortcut(h, r)
+        return torch.relu_(y) if _is_relu(self.unit.after) else self.act(self.unit.after, y)
+
+    def read(self, x: Tensor, act: nn.Module, conv: nn.Module) -> Tensor:
+        """A convolution behind its activation."""
+        return conv(self.act(act, x))
+
+    def act(self, layers: nn.Module, x: Tensor) -> Tensor:
+        bn = bn_of(layers)
+        return layers(x) if bn is None else torch.relu_(bn(x))
+
+
+def bn_of(layers: nn.Module) -> nn.Module | None:
+    """The BN of layers that are BN, ReLU."""
+    found = list(layers.children())
+    return found[0] if len(found) == 2 else None
+
+
+def _is_relu(layers: nn.Module) -> bool:
+    return [type(layer) for layer in layers.children()] == [nn.ReLU]

@@ -1,0 +1,34 @@
+"""Which way each unit of a network is run, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.modules.batchnorm import _NormBase
+
+from resnets.engine import lean
+from resnets.engine.direct import DirectUnit
+from resnets.nn import Unit
+
+
+class Choice(NamedTuple):
+    """How a unit is run: by a function that computes what the unit does."""
+
+    run: Callable[[Tensor], Tensor]
+    runner: str  # its name
+    reason: str
+
+
+def choose(unit: Unit, memory: str, compiled: bool = False) -> Choice:
+    """The runner of a unit in a memory mode. This is the one place where it is chosen."""
+    if memory == "fast":
+        if compiled:
+            return Choice(torch.compile(unit, dynamic=False), "compiled", "torch.compile, once for each kind of unit")
+        return Choice(DirectUnit(unit), "direct", "PyTorch's layers, ReLU and addition in place")
+    for module in unit.modules():
+        if isinstance(module, _NormBase) and not lean.fits(module):
+            return Choice(unit, "plain", f"there is no lean form of {type(module).__name__} as it is set here")
+    return Choice(lean.LeanUnit(unit), "lean", "BN-ReLU is computed again in the backward pass")

@@ -1,0 +1,92 @@
+"""A network made ready to run: the same parameters, the same mathematics, a runner for each unit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from resnets.engine import ENGINES, MODES
+from resnets.engine.again import Again
+from resnets.engine.available import available
+from resnets.engine.lean import lean_act
+from resnets.engine.memory import fastest, segments
+from resnets.engine.plan import Choice, choose
+from resnets.errors import UserError, one_of
+from resnets.nn import ResNet
+
+
+def prepare(
+    net: ResNet,
+    *,
+    engine: str = "auto",
+    memory: str = "fast",
+    compile: bool = False,
+    batch: int | None = None,
+    size: int | tuple[int, int] | None = None,
+) -> ResNet | Prepared:
+    """A module that computes what `net` does, with the parameters and buffers of `net`.
+
+    `engine="plain"` is `net` itself. `memory` says what training keeps for the backward pass: see
+    `resnets.engine.MODES`; "auto" is the fastest that fits, and needs to know the `batch` (and the `size` of the
+    images, if it is not the papers'). In evaluation and without gradients `net` itself is run. `compile` gives the
+    units to torch.compile. State dicts are those of `net`. Hooks on layers inside a unit are called by the mode
+    "fast" alone.
+    """
+    if engine not in ENGINES:
+        raise one_of("engine", engine, ENGINES)
+    if memory not in (*MODES, "auto"):
+        raise one_of("memory", memory, [*MODES, "auto"])
+    if engine == "plain":
+        if memory in ("lean", "min") or compile:
+            raise UserError("engine='plain' is PyTorch as it is; leave out memory and compile, or take engine='auto'.")
+        return net
+    if memory == "auto":
+        if batch is None:
+            raise UserError("memory='auto' needs to know the batch: give batch=, or choose fast, lean or min.")
+        memory = fastest(net.spec, batch, size, available(net.classifier.weight.device)).mode
+    if compile and memory != "fast":
+        raise UserError(f"compile=True goes with memory='fast', not {memory!r}.")
+    return Prepared(net, memory, compile)
+
+
+class Prepared(nn.Module):
+    """A network whose units are run as `choices` says, in segments of `lengths` units."""
+
+    def __init__(self, net: ResNet, memory: str, compiled: bool = False) -> None:
+        super().__init__()
+        self.net, self.memory = net, memory
+        self.choices = [choose(unit, memory, compiled) for unit in net.units]  # type: ignore[arg-type]
+        lean = all(choice.runner == "lean" for choice in self.choices)
+        self.lengths = segments(net.spec) if lean and memory == "min" else (len(self.choices),)
+        self.parts = [*_segments(net.units, self.choices, self.lengths)]
+        self.end = partial(lean_act, net.last) if lean else net.last
+
+    def forward(self, x: Tensor) -> Tensor:
+        net = self.net
+        if not (net.training and torch.is_grad_enabled()):
+            return net(x)
+        x = net.stem(net.checked(x))
+        for part in self.parts:
+            x = part(x)
+        return net.forward_head(self.end(x))
+
+
+def _segments(
+    units: nn.Sequential, choices: list[Choice], lengths: tuple[int, ...]
+) -> Iterator[Callable[[Tensor], Tensor]]:
+    """Chains of runners, run again in the backward pass: all but the last, which is followed by it at once."""
+    first = 0
+    for length in lengths:
+        last = first + length
+        chain = partial(_run, [choice.run for choice in choices[first:last]])
+        yield chain if last == len(choices) else Again(chain, list(units)[first:last])
+        first = last
+
+
+def _run(runners: list[Callable[[Tensor], Tensor]], x: Tensor) -> Tensor:
+    for run in runners:
+        x = run(x)
+    return x
