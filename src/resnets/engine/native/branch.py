@@ -104,9 +104,9 @@ class _Run(torch.autograd.Function):
         of_norms: list[Tensor] = []
         if branch.tail is not None:
             c, norm = maps.pop(), norms.pop()
-            mask = Sink(MASK, m=c, a=norm.a, d=norm.d, q=c, sums=True)
+            mask = Sink(MASK, m=c, a=norm.a, d=norm.d, q=c, c=norm.c, sums=True)
             if not branch.relu_first:  # ReLU stands behind the addition
-                mask = Sink(MASK, m=rest[0], q=c, sums=True)
+                mask = Sink(MASK, m=rest[0], q=c, c=norm.c, sums=True)
             g, sums = kernels.passed(gradient, mask)
             whole = whole if branch.relu_first else g
             gradient, of_norms = _norm_back(kernels, branch.tail, norm, (g, sums), c)
@@ -140,14 +140,14 @@ def _norm_back(
     g, sums = passing
     assert sums is not None
     gamma, beta, a, b, d = kernels.norm_backward(bn, norm, sums, x.numel() // x.shape[1])
-    return Source(LINEAR, g, x, a, b, d), [gamma, beta]
+    return Source(LINEAR, g, x, a, b, norm.c, d), [gamma, beta]
 
 
 def _activated(step: Step, x: Tensor, norm: Normalized | None) -> Source:
     """x as the convolution of a step reads it."""
     if norm is None:
         return Source(RELU if step.relu else RAW, x)
-    return Source(ACT, x, a=norm.a, d=norm.d)
+    return Source(ACT, x, a=norm.a, c=norm.c, d=norm.d)
 
 
 def _convolve(kernels: Kernels, step: Step, source: Source, sink: Sink) -> tuple[Tensor, Tensor | None]:
@@ -167,7 +167,7 @@ def _convolve_back(
     mask = Sink()
     if source.way != RAW:
         bn = step.bn is not None
-        mask = Sink(MASK, m=source.x, a=source.a, d=source.d, q=source.x if bn else None, sums=bn)
+        mask = Sink(MASK, m=source.x, a=source.a, d=source.d, q=source.x if bn else None, c=source.c, sums=bn)
     if step.native:
         of_weight = kernels.conv_filters(source, gradient, weight)
         return *kernels.conv_input(gradient, weight, mask), of_weight

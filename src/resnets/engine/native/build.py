@@ -69,8 +69,8 @@ def _load() -> Loaded:
         folder.mkdir(parents=True, exist_ok=True)
     except (OSError, UserError):
         folder = None
-    if folder is not None and (folder / name).exists():
-        with suppress(_NotBuiltError):  # cut short, or of another machine: it is made anew
+    if folder is not None and _whole(folder / name):
+        with suppress(_NotBuiltError):  # it is made anew
             return Loaded(_open(folder / name), f"{folder / name}")
     _tell("compiling kernels for this CPU, once, in a few seconds.")
     with tempfile.TemporaryDirectory(prefix="resnets-") as temporary:
@@ -122,16 +122,26 @@ def _run(command: list[str]) -> None:
 
 
 def _keep(made: Path, path: Path) -> bool:
-    """Put the library into the cache, whole or not at all: several processes may do so at once."""
+    """Put the library into the cache, its hash behind it; several processes may do so at once."""
     half = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    data = made.read_bytes()
     try:
-        shutil.copyfile(made, half)
+        half.write_bytes(data + hashlib.sha256(data).digest())
         half.replace(path)
     except OSError:
         with suppress(OSError):
             half.unlink()
         return False
     return True
+
+
+def _whole(path: Path) -> bool:
+    """Whether a library of the cache is there and unhurt: one that was cut short kills the process that loads it."""
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return False
+    return hashlib.sha256(data[:-32]).digest() == data[-32:]
 
 
 def _open(path: Path) -> Kernels:

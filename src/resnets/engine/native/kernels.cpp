@@ -23,22 +23,22 @@
 
 extern "C" {
 
-// How numbers come in. RAW: x. ACT: max(a x + d, 0). LINEAR: a x + b z + d. RELU: max(x, 0). AFFINE: a x + d.
+// How numbers come in. RAW: x. ACT: max(a x + d, 0). LINEAR: a x + b (z - c) + d. RELU: max(x, 0). AFFINE: a x + d.
 enum Way : int64_t { RAW = 0, ACT = 1, LINEAR = 2, RELU = 3, AFFINE = 4 };
 struct Source {
     int64_t way;
     const float *x, *z;
-    const float *a, *b, *d;  // of each channel
+    const float *a, *b, *c, *d;  // of each channel
 };
 
 // How numbers go out. PLAIN: y = v. ADD: v + add. ADD_RELU: max(v + add, 0). MASK: v where a m + d > 0 (m > 0 without
-// a), else 0. Without y nothing is kept but the sums: those of y and of y q over all pixels, 2 x channels; q is y where
-// it is missing.
+// a), else 0. Without y nothing is kept but the sums: those of y and of y (q - c) over all pixels, 2 x channels; y y where
+// there is no q.
 enum End : int64_t { PLAIN = 0, ADD = 1, ADD_RELU = 2, MASK = 3 };
 struct Sink {
     int64_t end;
     float* y;
-    const float *add, *m, *a, *d, *q;
+    const float *add, *m, *a, *d, *q, *c;
     double* sums;
 };
 
@@ -129,7 +129,7 @@ void read_pixels(const Source& s, size_t pixel, size_t count, size_t channels, f
             size_t at = (pixel + i) * channels + c;
             vec x = load(s.x + at);
             if (WAY == ACT || WAY == AFFINE) x = load(s.a + c) * x + load(s.d + c);
-            if (WAY == LINEAR) x = load(s.a + c) * x + (load(s.b + c) * load(s.z + at) + load(s.d + c));
+            if (WAY == LINEAR) x = load(s.a + c) * x + (load(s.b + c) * (load(s.z + at) - load(s.c + c)) + load(s.d + c));
             if (WAY == ACT || WAY == RELU) x = where_positive(x, x);
             store(to + i * channels + c, x);
         }
@@ -157,7 +157,7 @@ inline void write(const Sink& s, size_t at, size_t c, size_t channels, vec v, fl
         v = where_positive(s.a ? load(s.a + c) * m + load(s.d + c) : m, v);
     }
     if (SUMS) {
-        vec q = !s.q ? v : END == MASK && s.q == s.m ? m : load(s.q + at);
+        vec q = !s.q ? v : (END == MASK && s.q == s.m ? m : load(s.q + at)) - load(s.c + c);
         store(sums + c, load(sums + c) + v);
         store(sums + channels + c, load(sums + channels + c) + v * q);
     }
@@ -424,8 +424,8 @@ void conv3x3(const Shape* shape, const Source* source, const float* filters, con
                         multiply(count, in + p * count * s.into, s.into, filters + p * matrix, s.out,
                                  out + p * count * s.out);
                     transform_out<end(), summed()>(t, *sink, image, first, at, count, s.out, out, part);
+                    if (summed()) sums.piece_done(me, part);
                 }
-                sums.piece_done(me, part);
             }
         });
     });
@@ -502,8 +502,8 @@ void conv1x1(const Shape* shape, const Source* source, const float* filters, con
                     for (size_t i = 0; i < count; i++)
                         for (int64_t c = 0; c < s.out; c += L)
                             write<end(), summed()>(*sink, (at + i) * s.out + c, c, s.out, load(out + i * s.out + c), part);
+                    if (summed()) sums.piece_done(me, part);
                 }
-                sums.piece_done(me, part);
             }
         });
     });
@@ -552,8 +552,8 @@ void pass(const Shape* shape, const Source* source, const Sink* sink) {
                     for (size_t i = 0; i < count; i++)
                         for (int64_t c = 0; c < s.into; c += L)
                             write<end(), summed()>(*sink, (at + i) * s.into + c, c, s.into, load(x + i * s.into + c), part);
+                    if (summed()) sums.piece_done(me, part);
                 }
-                sums.piece_done(me, part);
             }
         });
     });
@@ -569,13 +569,14 @@ struct Norm {
     float *running_mean, *running_var;
 };
 
-void norm_forward(const Norm* norm, const double* sums, double* mean, double* deviation, float* a, float* d) {
+void norm_forward(const Norm* norm, const double* sums, double* mean, double* deviation, float* center, float* a,
+                  float* d) {
     const Norm n = *norm;
     for (int64_t c = 0; c < n.channels; c++) {
         double m = sums[c] / n.pixels, v = sums[n.channels + c] / n.pixels - m * m;
         v = v > 0 ? v : 0;
         double r = 1 / std::sqrt(v + n.eps);
-        mean[c] = m, deviation[c] = r;
+        mean[c] = m, deviation[c] = r, center[c] = float(m);
         a[c] = float(n.gamma[c] * r), d[c] = float(n.beta[c] - m * n.gamma[c] * r);
         if (n.running_mean) {
             double unbiased = n.pixels > 1 ? v * n.pixels / (n.pixels - 1) : v;
@@ -585,15 +586,17 @@ void norm_forward(const Norm* norm, const double* sums, double* mean, double* de
     }
 }
 
-// From the sums of g and g x: the gradients of gamma and beta, and a, b, d of BN's backward a g + b x + d.
+// From the sums of g and g (x - c), c being the mean as a float: the gradients of gamma and beta, and a, b, d of BN's
+// backward a g + b (x - c) + d. Without c, x would have to cancel where its mean is large beside its deviation.
 void norm_backward(const Norm* norm, const double* sums, const double* mean, const double* deviation, float* gamma,
                    float* beta, float* a, float* b, float* d) {
     const Norm n = *norm;
     for (int64_t c = 0; c < n.channels; c++) {
-        double scale = deviation[c] * (sums[n.channels + c] - mean[c] * sums[c]), k = n.gamma[c] * deviation[c];
-        gamma[c] = float(scale), beta[c] = float(sums[c]);
+        double rest = mean[c] - float(mean[c]), k = n.gamma[c] * deviation[c];
+        double scale = deviation[c] * (sums[n.channels + c] - rest * sums[c]);
         double slope = -k * deviation[c] * scale / n.pixels;
-        a[c] = float(k), b[c] = float(slope), d[c] = float(-k * sums[c] / n.pixels - slope * mean[c]);
+        gamma[c] = float(scale), beta[c] = float(sums[c]);
+        a[c] = float(k), b[c] = float(slope), d[c] = float(-k * sums[c] / n.pixels - slope * rest);
     }
 }
 

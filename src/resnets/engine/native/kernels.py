@@ -23,11 +23,11 @@ def _fields(kinds: str, pointers: str) -> list[tuple[str, type]]:
 
 
 class _Source(ctypes.Structure):
-    _fields_ = _fields("way", "x z a b d")
+    _fields_ = _fields("way", "x z a b c d")
 
 
 class _Sink(ctypes.Structure):
-    _fields_ = _fields("end", "y add m a d q sums")
+    _fields_ = _fields("end", "y add m a d q c sums")
 
 
 class _Shape(ctypes.Structure):
@@ -47,13 +47,14 @@ def _at(tensor: Tensor | None) -> int | None:
 
 @dataclass(frozen=True)
 class Source:
-    """How a map comes in: x; max(a x + d, 0); a x + b z + d; max(x, 0); a x + d. a, b, d: of each channel."""
+    """How a map comes in: x; max(a x + d, 0); a x + b (z - c) + d; max(x, 0); a x + d. a to d: of each channel."""
 
     way: int
     x: Tensor
     z: Tensor | None = None
     a: Tensor | None = None
     b: Tensor | None = None
+    c: Tensor | None = None
     d: Tensor | None = None
 
     def __post_init__(self) -> None:
@@ -61,12 +62,12 @@ class Source:
         assert self.z is None or self.z.is_contiguous(memory_format=torch.channels_last)
 
     def raw(self) -> _Source:
-        return _Source(self.way, _at(self.x), _at(self.z), _at(self.a), _at(self.b), _at(self.d))
+        return _Source(self.way, _at(self.x), _at(self.z), _at(self.a), _at(self.b), _at(self.c), _at(self.d))
 
 
 @dataclass(frozen=True)
 class Sink:
-    """How a result v goes out: v; v + add; max(v + add, 0); v where a m + d > 0. With the sums of y and y q."""
+    """How a result v goes out: v; v + add; max(v + add, 0); v where a m + d > 0. Sums: of y and y (q - c)."""
 
     end: int = PLAIN
     add: Tensor | None = None
@@ -74,6 +75,7 @@ class Sink:
     a: Tensor | None = None
     d: Tensor | None = None
     q: Tensor | None = None
+    c: Tensor | None = None
     sums: bool = False
 
 
@@ -83,6 +85,7 @@ class Normalized:
 
     mean: Tensor
     deviation: Tensor  # its inverse
+    c: Tensor  # the mean as float32
     a: Tensor
     d: Tensor
 
@@ -146,13 +149,13 @@ class Kernels:
         assert bn.num_batches_tracked is not None
         bn.num_batches_tracked.add_(1)
         channels = bn.num_features
-        doubles, floats = torch.empty(2, channels, dtype=torch.float64), torch.empty(2, channels)
+        doubles, floats = torch.empty(2, channels, dtype=torch.float64), torch.empty(3, channels)
         norm = _norm(bn, pixels, running=True)
         self._library.norm_forward(ctypes.byref(norm), *map(_pointer, (sums, *doubles, *floats)))
         return Normalized(*doubles, *floats)
 
     def norm_backward(self, bn: nn.BatchNorm2d, known: Normalized, sums: Tensor, pixels: int) -> Iterable[Tensor]:
-        """The gradients of gamma and beta, and a, b, d of BN's backward, from the sums of g and g x."""
+        """The gradients of gamma and beta, and a, b, d of BN's backward, from the sums of g and g (x - c)."""
         results = torch.empty(5, bn.num_features)
         norm = _norm(bn, pixels, running=False)
         self._library.norm_backward(ctypes.byref(norm), *map(_pointer, (sums, known.mean, known.deviation, *results)))
@@ -173,7 +176,9 @@ def _shape(x: Tensor, into: int, out: int) -> _Shape:
 
 
 def _sink(sink: Sink, y: Tensor | None, sums: Tensor | None) -> _Sink:
-    return _Sink(sink.end, _at(y), _at(sink.add), _at(sink.m), _at(sink.a), _at(sink.d), _at(sink.q), _at(sums))
+    return _Sink(
+        sink.end, _at(y), _at(sink.add), _at(sink.m), _at(sink.a), _at(sink.d), _at(sink.q), _at(sink.c), _at(sums)
+    )
 
 
 def _norm(bn: nn.BatchNorm2d, pixels: int, *, running: bool) -> _Norm:

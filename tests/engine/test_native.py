@@ -1,0 +1,204 @@
+"""The kernels against float64, and units run by them against plain PyTorch."""
+
+import copy
+import itertools
+
+import pytest
+import torch
+from exactness import draws_masks, error, exact, gradients, spread
+from test_modes import EVERY
+from torch import nn
+from torch.nn import functional
+from variants import trained
+
+from resnets.engine.native.branch import _Run
+from resnets.engine.native.build import load
+from resnets.engine.native.kernels import ACT, ADD, ADD_RELU, AFFINE, LINEAR, MASK, PLAIN, RAW, RELU, Sink, Source
+from resnets.engine.native.unit import NativeUnit, fits
+
+KERNELS = load().kernels
+pytestmark = pytest.mark.skipif(KERNELS is None, reason=f"no kernels here: {load().how}")
+LAST = torch.channels_last
+NEAR = {"rtol": 1e-4, "atol": 1e-4}
+
+
+@pytest.fixture(params=[1, 3])
+def _threads(request):
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield
+    torch.set_num_threads(before)
+
+
+def random(*shape, seed=0):
+    made = torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+    return made.contiguous(memory_format=LAST) if len(shape) == 4 else made
+
+
+def sources(n, channels, height, width):
+    """Each way in, and what it means in float64."""
+    x, z = random(n, channels, height, width, seed=1), random(n, channels, height, width, seed=2)
+    a, b, c, d = random(4, channels, seed=3)
+    wide = [t.double().view(-1, 1, 1) for t in (a, b, c, d)]
+    X, Z, (A, B, C, D) = x.double(), z.double(), wide
+    return [
+        (Source(RAW, x), X),
+        (Source(ACT, x, a=a, d=d), (A * X + D).relu()),
+        (Source(LINEAR, x, z, a, b, c, d), A * X + B * (Z - C) + D),
+        (Source(RELU, x), X.relu()),
+        (Source(AFFINE, x, a=a, d=d), A * X + D),
+    ]
+
+
+def check_sinks(run, shape, v):
+    """Each way out, with and without sums, given what comes there."""
+    h, m, q = (random(*shape, seed=s) for s in (4, 5, 6))
+    a, c, d = random(3, shape[1], seed=7)
+    minus = c.double().view(-1, 1, 1)
+    mask = a.double().view(-1, 1, 1) * m.double() + d.double().view(-1, 1, 1) > 0
+    for sink, wanted, other in (
+        (Sink(PLAIN, sums=True), v, v),
+        (Sink(PLAIN), v, None),
+        (Sink(ADD, add=h, sums=True), v + h, v + h),
+        (Sink(ADD_RELU, add=h), (v + h).relu(), None),
+        (Sink(MASK, m=m, a=a, d=d, q=m, c=c, sums=True), v * mask, m - minus),
+        (Sink(MASK, m=m, q=q, c=c, sums=True), v * (m > 0), q - minus),
+        (Sink(MASK, m=m), v * (m > 0), None),
+    ):
+        y, sums = run(sink)
+        torch.testing.assert_close(y.double(), wanted, **NEAR)
+        assert (sums is None) == (other is None)
+        if sums is not None:
+            torch.testing.assert_close(sums[0], wanted.sum((0, 2, 3)), rtol=1e-4, atol=1e-3)
+            torch.testing.assert_close(sums[1], (wanted * other).sum((0, 2, 3)), rtol=1e-4, atol=1e-3)
+
+
+SHAPES = [(3, 16, 16, 8, 8), (2, 8, 24, 7, 5), (1, 40, 8, 1, 3), (5, 24, 136, 6, 2), (2, 8, 8, 90, 66)]
+
+
+@pytest.mark.usefixtures("_threads")
+@pytest.mark.parametrize(("shape", "side"), [*itertools.product(SHAPES, (1, 3))])
+def test_convolutions(shape, side):
+    n, into, out, height, width = shape
+    weight = random(out, into, side, side, seed=8) / (side * into**0.5)
+    filters = weight.double()
+    for source, x in sources(n, into, height, width):
+        y = functional.conv2d(x, filters, padding=side // 2)
+        check_sinks(lambda sink, s=source: KERNELS.conv(s, weight, sink), y.shape, y)
+    for source, g in sources(n, out, height, width):
+        of_x = functional.conv_transpose2d(g, filters, padding=side // 2)
+        check_sinks(lambda sink, s=source: KERNELS.conv_input(s, weight, sink), of_x.shape, of_x)
+
+
+@pytest.mark.usefixtures("_threads")
+@pytest.mark.parametrize(("shape", "side"), [*itertools.product(SHAPES, (1, 3))])
+def test_gradients_of_filters(shape, side):
+    n, into, out, height, width = shape
+    weight = random(out, into, side, side)
+    for (left, x), (right, g) in itertools.product(sources(n, into, height, width), sources(n, out, height, width)):
+        wanted = nn.grad.conv2d_weight(x, weight.shape, g, padding=side // 2)
+        assert error(KERNELS.conv_filters(left, right, weight), wanted) < 1e-6
+
+
+@pytest.mark.usefixtures("_threads")
+def test_passes():
+    for source, x in sources(3, 24, 19, 17):
+        check_sinks(lambda sink, s=source: KERNELS.passed(s, sink), x.shape, x)
+    nothing, sums = KERNELS.passed(Source(RAW, x := random(2, 8, 3, 3)), Sink(sums=True), keep=False)
+    assert nothing.numel() == 0
+    torch.testing.assert_close(sums[1], (x.double() ** 2).sum((0, 2, 3)), rtol=1e-6, atol=0.0)
+
+
+def test_bn_of_a_batch():
+    bn, x = nn.BatchNorm2d(16), random(4, 16, 6, 6).add_(3)
+    nn.init.normal_(bn.weight, generator=torch.Generator().manual_seed(0))
+    nn.init.normal_(bn.bias, generator=torch.Generator().manual_seed(1))
+    twin = copy.deepcopy(bn).double()
+    wanted_x = x.double().requires_grad_()
+    wanted, g = twin(wanted_x), random(4, 16, 6, 6, seed=9)
+    wanted.backward(g.double())
+    _, sums = KERNELS.passed(Source(RAW, x), Sink(sums=True), keep=False)
+    norm = KERNELS.normalized(bn, sums, 4 * 36)
+    y, _ = KERNELS.passed(Source(AFFINE, x, a=norm.a, d=norm.d), Sink())
+    torch.testing.assert_close(y.double(), wanted.detach(), **NEAR)
+    for name, buffer in bn.named_buffers():
+        torch.testing.assert_close(buffer.double(), twin.get_buffer(name).double(), rtol=1e-5, atol=1e-6)
+    centered = x.double() - norm.c.double().view(-1, 1, 1)
+    sums = torch.stack([g.double().sum((0, 2, 3)), (g.double() * centered).sum((0, 2, 3))])
+    gamma, beta, a, b, d = KERNELS.norm_backward(bn, norm, sums, 4 * 36)
+    of_x, _ = KERNELS.passed(Source(LINEAR, g, x, a, b, norm.c, d), Sink())
+    for found, true in ((gamma, twin.weight.grad), (beta, twin.bias.grad), (of_x, wanted_x.grad)):
+        torch.testing.assert_close(found.double(), true, **NEAR)
+
+
+def compared(options, seed):
+    """The error of units run by the kernels, and of the network itself; both nets after the step."""
+    net = trained(**{**options, "widths": tuple(16 * (i + 1) for i in range(len(options.get("widths", "123"))))})
+    assert all(fits(unit) is None for unit in net.units)
+    plain, true = copy.deepcopy(net), exact(net, seed)
+    runs = [NativeUnit(unit, KERNELS) for unit in net.units]
+
+    def model(x):
+        x, sums = net.stem(x), None
+        for run in runs:
+            x, sums = run.with_sums(x, sums)
+        return net.forward_head(net.last(x))
+
+    ours = spread(gradients(model, net, seed=seed), true)
+    return ours, spread(gradients(plain, plain, seed=seed), true), net, plain
+
+
+NARROW = "one channel, one stage"
+
+
+@pytest.mark.parametrize("variant", [v for v in EVERY if v != NARROW])
+def test_units_are_as_near_to_float64_as_those_of_plain_pytorch(variant):
+    # A number next to 0 may fall on either side of a ReLU in float32: of three batches the one in the middle counts.
+    ratios = []
+    for seed in (2, 3, 4):
+        ours, theirs, net, plain = compared(EVERY[variant], seed)
+        ratios.append(0 if draws_masks(net) and ours < 1e-5 else (ours - 5e-7) / (theirs + 1e-12))
+        for (key, a), b in zip(net.state_dict().items(), plain.state_dict().values(), strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5, msg=key)
+    assert sorted(ratios)[1] <= 2
+
+
+def test_winograds_filters_are_rounded_once_more():
+    """Where errors cancel, so that plain PyTorch is more exact than a single float32, the kernels are not."""
+    ours, _, _, _ = compared(EVERY[NARROW], 2)
+    assert ours < 1e-4
+
+
+@pytest.mark.parametrize(("order", "kept"), [("full_preact", 2), ("original", 4)])
+def test_a_unit_keeps_its_input_and_what_its_convolutions_produced(order, kept):
+    unit = trained(order=order, widths=(8, 16, 24)).units[1]
+    x = random(2, 8, 6, 6).requires_grad_()
+    maps = []
+
+    def keep(tensor):
+        if tensor.dim() == 4 and tensor.shape[0] == 2:
+            maps.append(tensor)
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda t: t):
+        NativeUnit(unit, KERNELS)(x)
+    assert len(maps) == kept  # of the original unit also its output, which is the next one's input
+
+
+def test_other_numbers_and_frozen_units_are_left_to_pytorch(monkeypatch):
+    def refuse(*_):
+        raise AssertionError("the kernels were run")
+
+    monkeypatch.setattr(_Run, "apply", refuse)
+    net = trained(order="full_preact", widths=(8, 16, 24))
+    x = random(2, 8, 6, 6)
+    with torch.autocast("cpu", torch.bfloat16):
+        NativeUnit(net.units[1], KERNELS)(x)
+    net.units[1].residual.act1.eval()
+    torch.testing.assert_close(NativeUnit(net.units[1], KERNELS)(x), net.units[1](x))
+    double = copy.deepcopy(net.units[2]).double()
+    torch.testing.assert_close(NativeUnit(double, KERNELS)(x.double()), double(x.double()))
+
+
+def test_channels_that_do_not_fill_vectors_do_not_fit():
+    assert "8" in str(fits(trained(widths=(8, 12, 16)).units[2]))
