@@ -99,7 +99,7 @@ def _measured(spec: Spec, memory: str, side: int) -> list[Part]:
         for run in runs:
             ledger.most = ledger.live
             x = run(x)
-            x.register_hook(enter)
+            x.register_hook(enter)  # type: ignore[no-untyped-call]
             live.append(ledger.live)
             most.append(ledger.most)
             output.append(x.nbytes)

@@ -62,7 +62,7 @@ class Prepared(nn.Module):
         lean = all(choice.runner == "lean" for choice in self.choices)
         self.lengths = segments(net.spec) if lean and memory == "min" else (len(self.choices),)
         self.parts = [*_segments(net.units, self.choices, self.lengths)]
-        self.end = partial(lean_act, net.last) if lean else net.last
+        self.end = partial(lean_act if lean else nn.Module.__call__, net.last)
 
     def forward(self, x: Tensor) -> Tensor:
         net = self.net

@@ -6,6 +6,8 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import NamedTuple
 
+_PLACES = 2  # of a segment's input: its own, and beside it one that the heap does not find again
+
 
 class Part(NamedTuple):
     """What a unit costs in training, in bytes."""
@@ -42,7 +44,7 @@ def _within(units: Sequence[Part], limit: int) -> list[int] | None:
     for i, unit in enumerate(units):
         if lengths[-1] and inputs + inside + unit.kept + unit.passing > limit:
             lengths.append(0)
-            inputs, inside = inputs + units[i - 1].output, 0
+            inputs, inside = inputs + _PLACES * units[i - 1].output, 0
         if inputs + inside + unit.kept + unit.passing > limit:
             return None
         lengths[-1] += 1

@@ -21,10 +21,11 @@ from resnets.data.augment import Augment, Normalize
 from resnets.data.draws import draws
 from resnets.data.images import Images
 from resnets.data.stream import Stream
+from resnets.engine import prepare
 from resnets.errors import UserError
 from resnets.evaluate.error import Score, evaluate
 from resnets.evaluate.precise_bn import precise_bn
-from resnets.nn import build
+from resnets.nn import ResNet, build
 from resnets.spec import Spec
 from resnets.training.distributed import Workers
 from resnets.training.muon import Muon
@@ -55,6 +56,8 @@ class Trainer:
         *,
         device: torch.device | str = "cpu",
         workers: Workers | None = None,
+        engine: str = "auto",
+        memory: str = "fast",
     ) -> None:
         self.recipe, self.seed, self.data = recipe, seed, data
         self.device, self.workers = torch.device(device), workers or Workers()
@@ -73,19 +76,23 @@ class Trainer:
         if recipe.channels_last:
             self.net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.average = copy.deepcopy(self.net).requires_grad_(False) if recipe.ema else None
-        self.model = self._parallel(self.net)
+        self.engine = engine
+        self.model = self._parallel(prepare(self._synchronised(self.net), engine=engine, memory=memory))
         self.optimizer = self._optimizer()
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=recipe.precision == "fp16")
         longest = max(self.stream.steps(epoch) for epoch in range(3))
         self.record = torch.zeros(longest + 1, 2, device=self.device)  # loss and share wrong, each step of an epoch
 
+    def _synchronised(self, net: ResNet) -> ResNet:
+        if self.workers.world == 1 or not self.recipe.sync_bn:
+            return net
+        if self.device.type == "cpu":
+            raise UserError("sync_bn works on GPUs only; leave it off on CPUs.")
+        return nn.SyncBatchNorm.convert_sync_batchnorm(net)  # type: ignore[no-untyped-call]
+
     def _parallel(self, net: nn.Module) -> nn.Module:
         if self.workers.world == 1:
             return net
-        if self.recipe.sync_bn:
-            if self.device.type == "cpu":
-                raise UserError("sync_bn works on GPUs only; leave it off on CPUs.")
-            net = nn.SyncBatchNorm.convert_sync_batchnorm(net)  # type: ignore[no-untyped-call]
         ids = [self.device.index] if self.device.type == "cuda" else None
         return DistributedDataParallel(net, device_ids=ids)
 
@@ -93,9 +100,8 @@ class Trainer:
         recipe = self.recipe
         if recipe.optimizer == "muon":
             return Muon(self._groups(), recipe.lr, recipe.momentum)
-        return torch.optim.SGD(
-            self._groups(), recipe.lr, recipe.momentum, nesterov=recipe.nesterov, fused=self.device.type != "mps"
-        )
+        fused = self.engine != "plain" and self.device.type != "mps"
+        return torch.optim.SGD(self._groups(), recipe.lr, recipe.momentum, nesterov=recipe.nesterov, fused=fused)
 
     def _groups(self) -> list[dict[str, Any]]:
         """The Torch code decays everything; `weights` leaves out BN and biases. Muon takes the filters of the units."""
