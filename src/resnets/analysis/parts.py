@@ -1,0 +1,98 @@
+"""A unit taken apart: y = h(x) + F^(x), x' = f(y), and the factor with which h passes x on.
+
+F^ is the papers' F, times what the shortcut multiplies it by, as in equation (7) of v2.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from resnets.nn import Unit
+from resnets.nn.shortcuts import Dropout, ExclusiveGate, Plain, Scale, ShortcutGate
+
+
+class Parts(NamedTuple):
+    h: Tensor  # of x
+    added: Tensor  # F^(x)
+    out: Tensor  # f(y)
+    cut: Tensor | None  # which values the ReLU of f sets to zero; None where f has no ReLU
+
+
+def run(unit: Unit, x: Tensor, seed: int) -> Tensor:
+    """`unit(x)`; the seed decides what a dropout shortcut drops."""
+    torch.manual_seed(seed)
+    return unit(x)
+
+
+def take_apart(unit: Unit, x: Tensor, seed: int) -> Parts:
+    """What `run` does, step by step. Gradients flow through `out` alone."""
+    a = unit.shared(x)
+    s, r = unit.resize(a), unit.residual(a)
+    torch.manual_seed(seed)
+    out = y = unit.shortcut(s, r)
+    cut = None
+    for layer in unit.after:
+        if isinstance(layer, nn.ReLU):
+            cut = out.detach() < 0
+        out = layer(out)
+    with torch.no_grad():
+        torch.manual_seed(seed)  # the same mask
+        h = unit.shortcut(s, torch.zeros_like(y))  # every shortcut is h(x) where F is zero
+        return Parts(h, _added(unit, s, r.detach()), out, cut)
+
+
+def _added(unit: Unit, s: Tensor, r: Tensor) -> Tensor:
+    match unit.shortcut:
+        case Scale() as scale:
+            return scale.b * r
+        case ExclusiveGate() as exclusive:
+            return exclusive.gate(s) * r
+    return r
+
+
+def factor(unit: Unit, x: Tensor, h: Tensor) -> Tensor:
+    """lambda of h(x) = lambda x, measured.
+
+    Scales, gates and masks multiply each value of x; lambda is their mean, weighted by x^2: the component of h(x)
+    along x. A 1x1 convolution turns x, and lambda is its gain, |h(x)| / |x|.
+    """
+    if _projects(unit):
+        return torch.linalg.vector_norm(h) / torch.linalg.vector_norm(x)
+    return (h * x).sum() / (x * x).sum()
+
+
+def predicted(unit: Unit, x: Tensor) -> float:
+    """lambda as it follows from the unit's own numbers.
+
+    A constant scale is itself, a dropout its keep rate, no shortcut 0. A gate is taken at its bias, as if W_g x
+    were 0: 1 - sigmoid(b_g), the mean over channels. A 1x1 with BN behind it leaves maps of the size that BN's
+    weight and bias give; without BN its gain is that for white maps, |W| / sqrt(channels).
+    """
+    match unit.shortcut:
+        case Plain():
+            return 0.0
+        case Scale() as scale:
+            return scale.a
+        case ExclusiveGate(gate=gate) | ShortcutGate(gate=gate):
+            return (1 - torch.sigmoid(gate.get_parameter("bias"))).mean().item()
+        case Dropout() as dropout:
+            return 1.0 if dropout.rescale else 1 - dropout.p
+    return _gain(unit, x) if _projects(unit) else 1.0
+
+
+def _projects(unit: Unit) -> bool:
+    return hasattr(unit.resize, "conv")
+
+
+def _gain(unit: Unit, x: Tensor) -> float:
+    conv, bn = unit.resize.get_submodule("conv"), getattr(unit.resize, "bn", None)
+    before = torch.linalg.vector_norm(x).item()
+    if bn is not None:
+        return math.sqrt(x.numel() * (bn.weight**2 + bn.bias**2).mean().item()) / before
+    filters = conv.get_parameter("weight")
+    read = torch.linalg.vector_norm(unit.shared(x)).item()
+    return torch.linalg.vector_norm(filters).item() / math.sqrt(filters.shape[1]) * read / before
