@@ -40,7 +40,7 @@ ALLOWED = {
     },
     "paper": {"errors", "spec"},
     "report": {"errors", "text", "spec", "runs", "paper"},
-    "describe": {"errors", "text", "spec", "zoo", "nn", "analysis", "interop"},
+    "describe": {"errors", "text", "spec", "zoo", "nn", "analysis", "engine", "interop"},
 }
 FREE = {"__init__", "__main__", "cli"}  # the front doors see everything, and nobody sees them
 

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from resnets import __version__
+from resnets.engine import MODES
 from resnets.errors import UserError, one_of
 from resnets.spec import KERNELS, ORDERS, RESIZES, SHARES, SHORTCUTS, STEMS, STRIDES, Spec
 from resnets.training.recipe import CHOICES, RECIPES, Recipe
@@ -133,14 +134,17 @@ def _info(commands: Commands) -> None:
     parser.add_argument("--size", type=_size, help="of the images: 320, or 320x256 (height x width)")
     parser.add_argument("--weights", help="load this file into the network and tell what it is", metavar="FILE")
     parser.add_argument("--source", help="whose weights the file must hold", metavar="LIBRARY")
+    parser.add_argument("--memory", action="store_true", help="how much memory training takes in each mode")
+    parser.add_argument("--engine", action="store_true", help="how it would be trained here, and why")
+    parser.add_argument("--batch", type=_positive, help="images in a batch, for --memory and --engine", metavar="N")
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_network_options(parser)
 
     def run(args: argparse.Namespace) -> None:
         from resnets.describe.commands import info
 
-        changes = network_changes(args)
-        info(args.network, changes, size=args.size, weights=args.weights, source=args.source, as_json=args.json)
+        given = {name: getattr(args, name) for name in ("size", "weights", "source", "memory", "engine", "batch")}
+        info(args.network, network_changes(args), **given, as_json=args.json)
 
     parser.set_defaults(run=run)
 
@@ -161,6 +165,9 @@ def _train(commands: Commands) -> None:
     parser.add_argument("--curve", action="store_true", help="test after every epoch, for the curve alone")
     parser.add_argument("--no-test", dest="test", action="store_false", help="leave the test set alone")
     _device_option(parser)
+    parser.add_argument("--engine", default="auto", help="auto, or plain: PyTorch as it is (auto)", metavar="ENGINE")
+    modes = (f"{name} ({meaning})" for name, meaning in MODES.items())
+    parser.add_argument("--memory", default="auto", help=f"{_either(modes)}, auto: the first that fits", metavar="MODE")
     parser.add_argument(
         "--checkpoint-every", type=float, default=60.0, help="seconds between checkpoints (60)", metavar="SECONDS"
     )
@@ -208,7 +215,7 @@ def _train(commands: Commands) -> None:
     parser.set_defaults(run=run)
 
 
-_TRAIN = ("out", "curve", "test", "device", "checkpoint_every", "log_every", "tensorboard", "quiet")
+_TRAIN = ("out", "curve", "test", "device", "engine", "memory", "checkpoint_every", "log_every", "tensorboard", "quiet")
 
 
 def _eval(commands: Commands) -> None:

@@ -15,6 +15,8 @@ from resnets.spec import Plain, Spec
 from resnets.text import columns, count, multiply_adds, print_json, print_table, printable, shows
 from resnets.zoo import NETWORKS, list_models, spec_of
 
+_BATCH = 128  # the papers' on CIFAR
+
 if TYPE_CHECKING:
     from resnets.describe.network import Description
 
@@ -61,22 +63,39 @@ def info(
     size: int | tuple[int, int] | None = None,
     weights: str | None = None,
     source: str | None = None,
+    engine: bool = False,
+    memory: bool = False,
+    batch: int | None = None,
     as_json: bool = False,
 ) -> None:
-    """A network by name or in a weights file of ours, and what is recognised in `weights`."""
+    """A network by name or in a weights file of ours, what is recognised in `weights`, and how it would be trained."""
     if source and not weights:
         raise UserError("--source says whose weights are in a file; name the file with --weights.")
+    if batch is not None and not (engine or memory):
+        raise UserError("--batch goes with --memory or --engine.")
     spec = _spec(network, changes)
     from resnets.describe.network import describe
+    from resnets.describe.training import Training
 
     description = describe(spec, size)
     report = _load(spec, weights, source or "auto") if weights else None
+    training = Training(spec, batch or _BATCH, size)
     if as_json:
         data = description.to_dict()
-        return print_json(data if report is None else {**data, "weights": {"file": weights, "report": report}})
+        if report is not None:
+            data["weights"] = {"file": weights, "report": report}
+        if memory:
+            data["memory"] = training.memory()
+        if engine:
+            data["engine"] = training.engine()
+        return print_json(data)
     _print(description)
     if report is not None:
         print(f"\n{report}")
+    if memory:
+        training.print_memory()
+    if engine:
+        training.print_engine()
 
 
 def _spec(network: str, changes: dict[str, Any]) -> Spec:

@@ -21,7 +21,7 @@ from resnets.errors import UserError
 from resnets.interop.weights import save_weights
 from resnets.runs import Identity, Run, provenance
 from resnets.spec import Spec
-from resnets.training import checkpoint, distributed
+from resnets.training import checkpoint, distributed, mode
 from resnets.training.checkpoint import Checkpoint
 from resnets.training.events import writer_of
 from resnets.training.loop import NotFiniteError, Trainer
@@ -41,6 +41,8 @@ def train(
     curve: bool = False,
     test: bool = True,
     device: str = "auto",
+    engine: str = "auto",
+    memory: str = "auto",
     checkpoint_every: float = 60.0,
     log_every: int = 50,
     tensorboard: bool = False,
@@ -53,9 +55,11 @@ def train(
 
     `network` holds changes to the named network (`{"order": "bn_after_add"}`), `changes` are fields of the
     recipe (`lr=0.05`). The test set is used once, at the end, and after every epoch if `curve` asks for it; no
-    choice is ever made by it. `checkpoint_every` is in seconds.
+    choice is ever made by it. `checkpoint_every` is in seconds. `engine` and `memory` say how it is computed here
+    (see `resnets.engine.prepare`) and are no part of the run.
     """
     chosen = recipe_of(recipe, **changes)
+    mode.check(engine, memory)
     workers, place = distributed.start(device)
     images = load_data(data, data_dir) if isinstance(data, str) else data
     spec = _spec(model, network or {}, images)
@@ -65,11 +69,21 @@ def train(
     if workers.told(run.result is not None):
         tell(f"{run.path} is finished.")
         return run
-    keep_freed_memory()
+    if engine != "plain":
+        keep_freed_memory()
     with run.lock() if workers.first else nullcontext():
-        trainer = Trainer(spec, images, chosen, seed, device=place, workers=workers)
+        before = workers.told(mode.began(run))
+        if memory == "auto" and engine != "plain":
+            side = max(images.train_images.shape[2:])
+            memory = mode.fitting(
+                spec, chosen, side, place, workers, first=before, warn=warn if workers.first else mute
+            )
+        how = {"engine": engine, "memory": workers.told("fast" if memory == "auto" else memory)}
+        if before not in (None, how["memory"]):
+            tell(f"{run.path} began in memory mode {before}; {how['memory']} computes the same up to rounding.")
+        trainer = Trainer(spec, images, chosen, seed, device=place, workers=workers, **how)
         session = _Session(run, trainer, curve=curve, test=test, log_every=log_every, every=checkpoint_every)
-        session.begin(identity)
+        session.begin(identity, how)
         if session.step:
             tell(f"resuming {run.path} at step {session.step:,} of {trainer.schedule.total:,}.")
         with progress(trainer.schedule.total, session.step, quiet or not workers.first) as shown:
@@ -105,7 +119,7 @@ class _Session:
 
     # --- begin or resume ----------------------------------------------------------------------
 
-    def begin(self, identity: Identity) -> None:
+    def begin(self, identity: Identity, how: dict[str, str]) -> None:
         """Take up the run where it stands. Rank 0 reads, the others hear it from there."""
         saved: Checkpoint | None = None
         if self.workers.first:
@@ -117,7 +131,8 @@ class _Session:
             else:  # the config comes last: a folder without one is not a run yet
                 self.run.metrics_path.unlink(missing_ok=True)
                 self.save()
-                config = {"run": identity.to_dict(), "steps": self.trainer.schedule.total, **provenance()}
+                config = {"run": identity.to_dict(), "steps": self.trainer.schedule.total, "engine": how}
+                config |= provenance()
                 write_atomically(self.run.config_path, json.dumps(config, indent=1).encode())
         saved = self.workers.told(saved)
         if saved is not None:

@@ -1,0 +1,63 @@
+"""In which memory mode a run is trained here. It is no part of the run: the same run goes on elsewhere in another."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import torch
+
+from resnets.engine import ENGINES, MODES
+from resnets.engine.available import available
+from resnets.engine.memory import Forecast, fastest, forecast
+from resnets.errors import UserError, one_of
+from resnets.runs import Run
+from resnets.spec import Spec
+from resnets.training.distributed import Workers
+from resnets.training.recipe import Recipe
+
+
+def check(engine: str, memory: str) -> None:
+    """Refuse words that name nothing, and modes that plain PyTorch does not have."""
+    if engine not in ENGINES:
+        raise one_of("engine", engine, ENGINES)
+    if memory not in (*MODES, "auto"):
+        raise one_of("memory", memory, [*MODES, "auto"])
+    if engine == "plain" and memory in ("lean", "min"):
+        raise UserError(f"engine plain is PyTorch as it is and has no memory mode {memory}; choose engine auto.")
+
+
+def began(run: Run) -> str | None:
+    """The mode in which a run began, if it did."""
+    return run.config.get("engine", {}).get("memory") if run.exists else None
+
+
+def fitting(
+    spec: Spec,
+    recipe: Recipe,
+    size: int,
+    device: torch.device,
+    workers: Workers,
+    *,
+    first: str | None = None,
+    warn: Callable[[str], None],
+) -> str:
+    """The fastest mode that fits into the memory there is; the mode `first`, if it fits too, for the same bits."""
+    batch = recipe.micro_batch or -(-recipe.batch // workers.world)
+    size = max([side for side, _ in recipe.size_steps], default=size)
+    room = available(device)
+    if room is not None and device.type == "cpu":
+        room //= int(os.environ.get("LOCAL_WORLD_SIZE", workers.world))
+    if first is not None and forecast(spec, batch, size, first).fits(room):
+        return first
+    chosen = fastest(spec, batch, size, room)
+    if not chosen.fits(room):
+        warn(_too_much(chosen, room))
+    return chosen.mode
+
+
+def _too_much(chosen: Forecast, room: int | None) -> str:
+    return (
+        f"even memory mode {chosen.mode} takes about {chosen.added >> 20:,} MiB and there are {(room or 0) >> 20:,}; "
+        "a smaller --micro-batch takes less."
+    )

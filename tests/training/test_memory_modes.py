@@ -1,0 +1,180 @@
+"""Training in every memory mode: the same curves, resumed to the bit, told in the config, on one process or two."""
+
+import os
+import socket
+import subprocess
+import sys
+
+import pytest
+import tiny
+import torch
+import torch.distributed as dist
+
+from resnets import runs
+from resnets.cli import main
+from resnets.engine.memory import forecast
+from resnets.errors import UserError
+from resnets.training import mode
+from resnets.training.distributed import Workers
+from resnets.training.loop import Trainer
+from resnets.training.recipe import recipe_of
+from resnets.zoo import spec_of
+
+DEEPER = {"widths": (4, 6, 8), "blocks": 3, "shortcut": "dropout"}
+SHORT = {"length": "6it", "warmup": "0it", "milestones": "", "log_every": 1, "lr": 0.02}
+
+
+def losses(run):
+    return [line["loss"] for line in run.metrics() if line["kind"] == "train"]
+
+
+def test_all_engines_and_modes_train_the_same_run(tmp_path):
+    """Every mode computes the same up to rounding; with the same masks, crops and averages."""
+    options = {**SHORT, "network": DEEPER, "ema": 0.5, "micro_batch": 20}
+    plain = tiny.train_tiny(tmp_path / "plain", engine="plain", **options)
+    assert plain.config["engine"] == {"engine": "plain", "memory": "fast"}
+    for memory in ("fast", "lean", "min"):
+        run = tiny.train_tiny(tmp_path / memory, memory=memory, **options)
+        assert run.path.name == plain.path.name, "it is the same run"
+        assert run.config["engine"] == {"engine": "auto", "memory": memory}
+        assert losses(run) == pytest.approx(losses(plain), rel=1e-4)
+        ours, theirs = tiny.weights(run), tiny.weights(plain)
+        for name, tensor in theirs.items():
+            torch.testing.assert_close(ours[name], tensor, rtol=1e-3, atol=1e-4, msg=f"{memory}: {name}")
+
+
+def cut(monkeypatch, out, at, **options):
+    """A run that is stopped by hand before step `at`."""
+    step = Trainer.step
+
+    def stops(self, i):
+        if i == at:
+            raise KeyboardInterrupt
+        step(self, i)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "step", stops)
+        with pytest.raises(KeyboardInterrupt):
+            tiny.train_tiny(out, checkpoint_every=0, **options)
+
+
+@pytest.mark.parametrize("memory", ["lean", "min"])
+def test_a_run_that_is_cut_ends_with_the_same_bytes(tmp_path, monkeypatch, memory):
+    options = {**SHORT, "network": DEEPER, "ema": 0.5, "memory": memory}
+    whole = tiny.train_tiny(tmp_path / "whole", **options)
+    cut(monkeypatch, tmp_path / "cut", 3, **options)
+    tiny.assert_same(whole, tiny.train_tiny(tmp_path / "cut", **options))
+
+
+def test_auto_goes_on_in_the_mode_in_which_the_run_began(tmp_path, monkeypatch, capfd):
+    options = {**SHORT, "network": DEEPER}
+    whole = tiny.train_tiny(tmp_path / "whole", memory="lean", **options)
+    cut(monkeypatch, tmp_path / "cut", 3, memory="lean", **options)
+    tiny.assert_same(whole, tiny.train_tiny(tmp_path / "cut", **{**options, "quiet": False}))
+    assert "memory mode" not in capfd.readouterr().err
+
+
+def test_a_run_may_go_on_in_another_mode_and_that_is_told(tmp_path, monkeypatch, capfd):
+    options = {**SHORT, "network": DEEPER}
+    cut(monkeypatch, tmp_path, 3, memory="lean", **options)
+    run = tiny.train_tiny(tmp_path, memory="min", **{**options, "quiet": False})
+    assert f"{run.path} began in memory mode lean; min computes the same up to rounding." in capfd.readouterr().err
+    assert run.result is not None
+
+
+# --- the mode that fits -----------------------------------------------------------------------
+
+SPEC = spec_of("preresnet56", widths=(4, 6, 8))
+RECIPE = recipe_of("cifar-paper", batch=64)
+
+
+def fitting(monkeypatch, room, first=None, workers=None, recipe=RECIPE):
+    """The mode for a machine with so many bytes, and what was warned of."""
+    said = []
+    monkeypatch.setattr(mode, "available", lambda device: room)
+    device = torch.device("cpu")
+    return mode.fitting(SPEC, recipe, 32, device, workers or Workers(), first=first, warn=said.append), said
+
+
+def test_the_fastest_mode_that_fits_is_taken(monkeypatch):
+    needs = {name: forecast(SPEC, 64, 32, name).added for name in ("fast", "lean", "min")}
+    assert fitting(monkeypatch, None) == ("fast", [])
+    for name, need in needs.items():
+        assert fitting(monkeypatch, int(need * 1.2)) == (name, [])
+    assert fitting(monkeypatch, 10 * needs["fast"], first="lean") == ("lean", []), "for the same bits"
+    assert fitting(monkeypatch, int(needs["min"] * 1.2), first="fast") == ("min", [])
+    assert fitting(monkeypatch, 2 * int(needs["fast"] * 0.8), workers=Workers(0, 2))[0] == "fast", "half a batch each"
+
+
+def test_micro_batches_and_small_images_take_less(monkeypatch):
+    need = int(forecast(SPEC, 64, 32, "fast").added)
+    assert fitting(monkeypatch, need // 2)[0] != "fast"
+    assert fitting(monkeypatch, need // 2, recipe=recipe_of(RECIPE, micro_batch=16))[0] == "fast"
+    assert fitting(monkeypatch, need // 2, recipe=recipe_of(RECIPE, sizes="8@0,16@0.5"))[0] == "fast"
+
+
+def test_what_fits_nowhere_is_tried_in_the_leanest_mode_and_told(monkeypatch):
+    chosen, (warning,) = fitting(monkeypatch, 1 << 20)
+    assert chosen == "min"
+    assert warning.startswith("even memory mode min takes about ")
+    assert warning.endswith("MiB and there are 1; a smaller --micro-batch takes less.")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"engine": "fast"}, "engine"),
+        ({"memory": "small"}, "memory"),
+        ({"engine": "plain", "memory": "lean"}, "has no memory mode lean; choose engine auto"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_made(tmp_path, options, words):
+    with pytest.raises(UserError, match=words):
+        tiny.train_tiny(tmp_path, **options)
+    assert not list(tmp_path.iterdir())
+
+
+# --- from the command line --------------------------------------------------------------------
+
+COMMAND = ["train", "preresnet20", "--data", "synthetic:256", "--widths", "4,6,8", "--blocks", "2", "--quiet"]
+COMMAND += [
+    "--length",
+    "4it",
+    "--batch",
+    "32",
+    "--warmup",
+    "0it",
+    "--lr",
+    "0.02",
+    "--sizes",
+    "16@0",
+    "--log-every",
+    "1",
+]
+
+
+def test_the_command_takes_engine_and_memory(tmp_path, capsys):
+    assert main([*COMMAND, "--memory", "min", "--out", str(tmp_path)]) == 0
+    (run,) = runs.find(tmp_path)
+    assert run.config["engine"] == {"engine": "auto", "memory": "min"}
+    assert main([*COMMAND, "--memory", "none", "--out", str(tmp_path)]) == 2
+    assert "memory" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not (dist.is_available() and dist.is_gloo_available()), reason="torch without gloo")
+def test_two_processes_train_in_the_mode_min_as_one_does_in_halves(tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    where = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": "1"}
+    words = [sys.executable, "-m", "resnets", *COMMAND, "--memory", "min", "--out", str(tmp_path / "two")]
+    both = [
+        subprocess.Popen(words, env={**os.environ, **where, "RANK": rank, "LOCAL_RANK": rank}, stderr=subprocess.PIPE)
+        for rank in "01"
+    ]
+    said = [process.communicate(timeout=300)[1] for process in both]
+    assert [process.returncode for process in both] == [0, 0], said
+    halves = [*COMMAND, "--engine", "plain", "--micro-batch", "16", "--out", str(tmp_path / "one")]
+    assert main(halves) == 0
+    (two,), (one,) = runs.find(tmp_path / "two"), runs.find(tmp_path / "one")
+    assert losses(two) == pytest.approx(losses(one), rel=1e-4)
