@@ -1,0 +1,126 @@
+"""What rows came to, read from `results/<budget>/<row>.json`."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from resnets.errors import UserError
+from resnets.spec import ORDERS
+
+METRICS = {  # of a run: the error counts in per cent, a run that diverged has infinite error and loss
+    "error": "test error, %",
+    "early": "training loss, the median of the first quarter",
+    "final": "training loss, the mean of the last tenth",
+    "truncation": "share of y_l below zero, over all units",
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The runs of one row at one budget."""
+
+    row: str
+    budget: str
+    scaled: tuple[str, ...]  # what differs from the papers' protocol
+    limit: float  # above this error a run counts as failed
+    result: dict[str, Any]  # the whole file
+
+    @property
+    def runs(self) -> list[dict[str, Any]]:
+        return self.result["runs"]
+
+    @property
+    def diverged(self) -> int:
+        """Runs that ended in a loss that is not finite."""
+        return sum("failed" in run["result"] for run in self.runs)
+
+    @property
+    def fails(self) -> bool:
+        return statistics.median(self.values("error")) > self.limit
+
+    def values(self, metric: str) -> tuple[float, ...]:
+        """A number for each run that has one."""
+        found = (_READERS[metric](self.result, run) for run in self.runs)
+        return tuple(value for value in found if value is not None)
+
+
+def _error(result: dict[str, Any], run: dict[str, Any]) -> float | None:
+    if "failed" in run["result"]:
+        return math.inf
+    return run["result"]["validation" if result["recipe"]["validation"] else "test"]["error"]
+
+
+def _early(result: dict[str, Any], run: dict[str, Any]) -> float | None:
+    return _loss(run, 0, 0.25, statistics.median)
+
+
+def _final(result: dict[str, Any], run: dict[str, Any]) -> float | None:
+    return math.inf if "failed" in run["result"] else _loss(run, 0.9, 1, statistics.fmean)
+
+
+def _loss(run: dict[str, Any], low: float, high: float, mean: Any) -> float | None:
+    """Over the logged losses between two shares of the training; infinite if the run ended before."""
+    steps, losses = run["curves"].get("loss", ([], []))
+    chosen = [loss for step, loss in zip(steps, losses, strict=True) if low < step / run["steps"] <= high]
+    if chosen:
+        return mean(chosen)
+    return math.inf if "failed" in run["result"] else None
+
+
+def _truncation(result: dict[str, Any], run: dict[str, Any]) -> float | None:
+    """Of units whose f has a ReLU, which leaves a zero where y_l was below it."""
+    if "relu" not in ORDERS[result["network"]["order"]].after or "signal" not in run:
+        return None
+    return statistics.fmean(run["signal"]["zeros"][1:])  # the first map is the stem's
+
+
+_READERS = {"error": _error, "early": _early, "final": _final, "truncation": _truncation}
+
+
+def outcome(result: dict[str, Any]) -> Outcome:
+    return Outcome(result["row"], result["budget"], tuple(result["scaled"]), result["fails_above"], result)
+
+
+def read(folder: Path) -> dict[str, Outcome]:
+    """All rows that have results at one budget, by name."""
+    found = {}
+    for path in sorted(folder.glob("*.json")):
+        try:
+            one = outcome(json.loads(path.read_text()))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UserError(
+                f"{path} is not the result of a row ({type(error).__name__}: {error}); move it away, run the row anew."
+            ) from None
+        found[one.row] = one
+    return found
+
+
+class Spread(NamedTuple):
+    """The standard deviation between seeds, pooled over rows, and the degrees of freedom it rests on."""
+
+    std: float
+    freedom: int
+
+    @property
+    def quantile(self) -> float:
+        """Student's t for a two-sided 5 %."""
+        return _STUDENT[min(self.freedom, len(_STUDENT)) - 1]
+
+
+_STUDENT = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23)
+
+
+def spread(outcomes: dict[str, Outcome], metric: str) -> Spread | None:
+    """From rows with several seeds that learned something: those that fail all sit at chance and hide the spread."""
+    squares, freedom = 0.0, 0
+    for one in outcomes.values():
+        values = one.values(metric)
+        if len(values) > 1 and all(map(math.isfinite, values)) and not one.fails:
+            squares += statistics.variance(values) * (len(values) - 1)
+            freedom += len(values) - 1
+    return Spread(math.sqrt(squares / freedom), freedom) if freedom else None

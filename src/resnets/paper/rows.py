@@ -1,0 +1,70 @@
+"""What a table of the papers is made of: rows that can be trained, and cells that hold the papers' values for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Row:
+    """One thing to train. Tables that name an equal row share it, and so its runs."""
+
+    network: str  # of the zoo
+    changes: tuple[tuple[str, str], ...] = ()  # of its spec
+    data: str = "cifar10"
+    recipe: str = "cifar-paper"
+    validation: int = 0  # training images held out to choose by; the test set is then left alone
+
+    @property
+    def name(self) -> str:
+        """Its identity, fit for the name of a file: `resnet110-exclusive_gate_-6-cifar10`."""
+        words = [self.network, *(value.replace(":", "_") for _, value in self.changes), self.data]
+        words += [self.recipe] * (self.recipe != "cifar-paper") + ["validation"] * (self.validation > 0)
+        return "-".join(words)
+
+    @property
+    def split(self) -> str:
+        """The images whose error counts."""
+        return "validation" if self.validation else "test"
+
+
+@dataclass(frozen=True)
+class Value:
+    """What a paper reports, in per cent: the error, top-1 where there are two; all None where it only draws a curve."""
+
+    error: float | None = None
+    top5: float | None = None
+    mean: float | None = None  # of five runs, where the paper gives it
+    std: float | None = None
+    fails: bool = False  # the paper's word for a test error above 20 %
+
+    def __str__(self) -> str:
+        if self.fails:
+            return "fails"
+        if self.error is None:
+            return "" if self.top5 is None else f"-/{self.top5:g}"
+        text = f"{self.error:.2f}" if self.top5 is None else f"{self.error:g}/{self.top5:g}"
+        return text if self.mean is None else f"{text} ({self.mean:.2f} +- {self.std:.2f})"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A value of a table or a curve of a figure. Without a row it is another system's, quoted."""
+
+    label: str
+    row: Row | None
+    value: Value = Value()
+    test: str = ""  # how ImageNet is tested
+
+
+@dataclass(frozen=True)
+class Experiment:
+    name: str  # as the command line takes it
+    where: str  # which paper, which table
+    title: str
+    cells: tuple[Cell, ...]
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """Each row once, in the order of the cells."""
+        return tuple(dict.fromkeys(cell.row for cell in self.cells if cell.row is not None))

@@ -1,0 +1,91 @@
+"""How much of the papers' protocol is afforded, as data: each budget says what it scales, by the depth of a row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from resnets.errors import one_of
+
+CLASSES = {"cifar10": 10, "cifar100": 100, "imagenet": 1000}
+PAPER_BATCH = 128
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What becomes of rows of up to `layers` layers. None leaves a thing as the papers have it."""
+
+    layers: int | None = None
+    iterations: int | None = None  # warm-up and milestones keep their shares of the training
+    batch: int | None = None  # of a row of 128; others in proportion
+    side: int | None = None  # of the images, of which also the padding keeps its share
+    units: int | None = None  # at most in a stage
+    thinner: int = 1  # filters are divided by this
+    seeds: int | None = None
+    tested: int | None = None  # test images
+    recipe: tuple[tuple[str, Any], ...] = ()  # further fields, as they are
+
+
+@dataclass(frozen=True)
+class Budget:
+    name: str
+    text: str
+    seeds: int
+    scales: tuple[Scale, ...]  # the first that reaches a row's depth is taken
+    data: str | None = None  # instead of each row's own
+    curve: bool = False  # test after every epoch, to draw it
+    fails: tuple[tuple[str, float], ...] = ()  # errors above which a run on that data counts as failed
+
+    def limit(self, data: str, classes: int) -> float:
+        """The error above which a run fails: else nine tenths of what guessing has."""
+        return dict(self.fails).get(data, 0.9 * (100 - 100 / classes))
+
+
+BUDGETS: dict[str, Budget] = {
+    budget.name: budget
+    for budget in (
+        Budget(
+            "paper",
+            "the papers' protocol: 64,000 iterations, five runs, their median",
+            seeds=5,
+            scales=(Scale(),),
+            curve=True,
+            fails=(("cifar10", 20.0),),
+        ),
+        Budget(
+            "day",
+            "about a day a table on two cores: a tenth of the schedule, images of 16x16",
+            seeds=2,
+            scales=(
+                Scale(layers=164, iterations=6400, side=16),
+                Scale(iterations=1600, batch=64, side=16, seeds=1, recipe=(("warmup", "160it"), ("milestones", ""))),
+            ),
+            curve=True,
+        ),
+        Budget(
+            "hour",
+            "about an hour a table on two cores: 700 iterations of batch 64, images of 16x16",
+            seeds=2,
+            scales=(
+                Scale(layers=164, iterations=700, batch=64, side=16),
+                Scale(
+                    iterations=160, batch=32, side=16, seeds=1, tested=2000,
+                    recipe=(("warmup", "20it"), ("milestones", "")),
+                ),
+            ),
+        ),
+        Budget(
+            "smoke",
+            "seconds: a few units, a few iterations, procedural images; shows that it runs and nothing else",
+            seeds=2,
+            scales=(Scale(iterations=8, batch=32, side=16, units=1, thinner=2),),
+            data="synthetic:256",
+        ),
+    )
+}  # fmt: skip
+
+
+def budget_of(name: str) -> Budget:
+    if name not in BUDGETS:
+        raise one_of("budget", name, BUDGETS)
+    return BUDGETS[name]

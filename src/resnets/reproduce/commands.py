@@ -1,0 +1,120 @@
+"""What `resnets reproduce` does: list, or plan, price, run, compare, judge."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from resnets.paper.observations import OBSERVATIONS, verdict
+from resnets.paper.outcomes import Outcome, read
+from resnets.paper.rows import Experiment, Row
+from resnets.paper.tables import EXPERIMENTS
+from resnets.reproduce import comparison, results
+from resnets.reproduce.budgets import BUDGETS, budget_of
+from resnets.reproduce.plan import Job, Plan, experiments_of, plan, rows_of
+from resnets.text import clock, print_table
+
+
+def list_command() -> None:
+    cells = [[e.name, e.where, str(len(e.rows)), e.title] for e in EXPERIMENTS.values()]
+    print_table(("experiment", "where", "rows", "what"), cells, right=("rows",))
+    print()
+    print_table(("budget", "seeds", "what"), [[b.name, str(b.seeds), b.text] for b in BUDGETS.values()], ("seeds",))
+
+
+def reproduce_command(
+    names: list[str],
+    *,
+    budget: str,
+    seeds: int | None,
+    rows: str | None,
+    shard: str | None,
+    out: str,
+    results_folder: str,
+    data_dir: str | None,
+    device: str,
+    memory: str,
+    dry_run: bool,
+) -> None:
+    experiments = experiments_of(names)
+    planned = plan(rows_of(experiments, rows, shard), budget_of(budget), seeds)
+    folder = Path(results_folder)
+    fitting = _priced(planned, folder, device, memory)
+    if dry_run:
+        return
+    _run(fitting, folder, Path(out), data_dir, device=device, memory=memory)
+    compare(experiments, read(folder / budget), budget)
+
+
+# --- plan and price ---------------------------------------------------------------------------
+
+
+def _priced(planned: Plan, folder: Path, device: str, memory: str) -> list[Job]:
+    """Print what each row will take, and return the rows that fit into memory and are not finished."""
+    left = {job: [s for s in job.seeds if s not in results.seeds_done(folder, job)] for job in planned.jobs}
+    todo = [job for job in planned.jobs if left[job]]
+    prices = {}
+    if todo:
+        from resnets.reproduce.pricing import price  # imports torch
+
+        prices = {job: price(job, device, memory) for job in todo}
+    cells, told = [], comparison.common(job.scaled for job in planned.jobs)
+    for job in planned.jobs:
+        runs = f"{len(left[job])} of {len(job.seeds)}"
+        if job in prices:
+            cost = prices[job]
+            taken = [clock(cost.seconds * len(left[job])), f"{cost.memory >> 20:,} MiB", cost.mode]
+        else:
+            taken = ["finished", "", ""]
+        besides = ", ".join(word for word in job.scaled if word not in told)
+        cells.append([job.row.name, str(job.spec.depth), f"{job.steps:,}", runs, *taken, besides])
+    header = ("row", "layers", "steps", "runs left", "time", "memory", "mode", "scaled besides")
+    if cells:
+        print(f"Budget {planned.jobs[0].budget.name}; scaled in all rows: {', '.join(told) or 'nothing'}.")
+        print_table(header, cells, right=header[1:6])
+    for row, why in planned.waiting:
+        print(f"{row.name} waits for {why}.")
+    for job, cost in prices.items():
+        if not cost.fits:
+            print(f"{job.row.name} does not fit into memory and is left out; it would with {cost.advice}.")
+    fitting = [job for job in todo if prices[job].fits]
+    total = sum(prices[job].seconds * len(left[job]) for job in fitting)
+    print(f"{len(fitting)} rows to run, {clock(total)} on this machine as busy as it is now.", flush=True)
+    return fitting
+
+
+# --- run --------------------------------------------------------------------------------------
+
+
+def _run(jobs: list[Job], folder: Path, out: Path, data_dir: str | None, *, device: str, memory: str) -> None:
+    if not jobs:
+        return
+    from resnets.reproduce.running import Sources, run_seed  # imports torch
+
+    sources = Sources(data_dir)
+    for number, job in enumerate(jobs, 1):
+        for seed in job.seeds:
+            if seed in results.seeds_done(folder, job):
+                continue
+            print(f"[{number}/{len(jobs)}] {job.row.name}, budget {job.budget.name}, seed {seed}", flush=True)
+            path = run_seed(job, seed, sources[job], out=out, folder=folder, device=device, memory=memory)
+        found = read(path.parent)[job.row.name]
+        print(f"{comparison.error_text(found)} % {job.row.split} error of {len(found.runs)} runs: {path}", flush=True)
+
+
+# --- compare and judge ------------------------------------------------------------------------
+
+
+def compare(experiments: list[Experiment], found: dict[str, Outcome], budget: str) -> None:
+    """Each experiment beside the papers' numbers, and the observations that its rows speak of."""
+    rows: set[Row] = set()
+    for experiment in experiments:
+        rows |= set(experiment.rows)
+        cells, scaled = comparison.lines(experiment, found)
+        print(f"\n{experiment.where}: {experiment.title}. Errors in %; ours: budget {budget}, scaled: {scaled}.")
+        print_table(comparison.HEADER, cells, comparison.HEADER[1:5])
+        for line in comparison.correlations(experiment, found):
+            print(f"{line} (budget {budget}).")
+    for observation in OBSERVATIONS:
+        if rows & set(observation.rows):
+            told = verdict(observation, found)
+            print(f"\nobservation {told.number}, budget {budget}: {told.text}\n  {told.verdict}: {told.why}")

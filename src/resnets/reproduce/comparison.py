@@ -1,0 +1,63 @@
+"""Our numbers beside the papers', as text. Every number of ours carries its budget, its seeds and what was scaled."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+
+from resnets.paper.outcomes import Outcome
+from resnets.paper.ranks import spearman
+from resnets.paper.rows import Cell, Experiment
+
+HEADER = ("row", "the paper", "ours", "training loss", "runs", "scaled besides")
+
+
+def common(scalings: Iterable[Sequence[str]]) -> tuple[str, ...]:
+    """What was scaled in all rows alike, to be said once."""
+    first, *others = [*scalings] or [()]
+    return tuple(word for word in first if all(word in other for other in others))
+
+
+def lines(experiment: Experiment, found: dict[str, Outcome]) -> tuple[list[list[str]], str]:
+    """A line a cell, in which what has not been run stays empty, and what was scaled in all of them."""
+    told = common(found[row.name].scaled for row in experiment.rows if row.name in found)
+    return [_line(cell, found, told) for cell in experiment.cells], ", ".join(told) or "nothing"
+
+
+def _line(cell: Cell, found: dict[str, Outcome], told: tuple[str, ...]) -> list[str]:
+    label = f"{cell.label}, {cell.test}" if cell.test else cell.label
+    one = found.get(cell.row.name) if cell.row else None
+    if one is None:
+        return [label, str(cell.value), "quoted" if cell.row is None else "", "", "", ""]
+    losses = [loss for loss in one.values("final") if math.isfinite(loss)]
+    loss = f"{statistics.fmean(losses):.3f}" if losses else ""
+    besides = ", ".join(word for word in one.scaled if word not in told)
+    return [label, str(cell.value), error_text(one), loss, str(len(one.runs)), besides]
+
+
+def error_text(one: Outcome) -> str:
+    """`12.35 +- 0.40`, the median with the deviation between seeds; `fails` where it does."""
+    errors = [error for error in one.values("error") if math.isfinite(error)]
+    if not errors:
+        return f"fails: {one.diverged} of {len(one.runs)} diverged"
+    text = f"{statistics.median(errors):.2f}"
+    if len(errors) > 1:
+        text += f" +- {statistics.stdev(errors):.2f}"
+    if one.diverged:
+        text += f", {one.diverged} of {len(one.runs)} diverged"
+    return f"{text} (fails)" if one.fails else text
+
+
+def correlations(experiment: Experiment, found: dict[str, Outcome]) -> Iterable[str]:
+    """The rank correlation with the papers' column, apart for each data set and each way of scaling."""
+    groups: dict[tuple[object, ...], list[tuple[float, float]]] = {}
+    for cell in experiment.cells:
+        one = found.get(cell.row.name) if cell.row else None
+        theirs = math.inf if cell.value.fails else cell.value.error
+        if one is not None and cell.row is not None and theirs is not None:
+            pairs = groups.setdefault((cell.row.data, cell.test, one.scaled), [])
+            pairs.append((theirs, statistics.median(one.values("error"))))
+    for (data, *_), pairs in groups.items():
+        if (value := spearman(*zip(*pairs, strict=True))) is not None:
+            yield f"rank correlation with the paper over {len(pairs)} rows on {data}: {value:+.2f}"

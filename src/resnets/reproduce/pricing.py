@@ -1,0 +1,79 @@
+"""What a plan will cost, measured before it starts: a few steps of short nets with each row's units."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from dataclasses import dataclass
+from functools import lru_cache
+
+from resnets.data.images import Images
+from resnets.data.synthetic import synthetic
+from resnets.engine import MODES
+from resnets.engine.available import available
+from resnets.engine.device import choose
+from resnets.engine.memory import fastest, forecast
+from resnets.errors import one_of
+from resnets.reproduce.images import smaller
+from resnets.reproduce.plan import CIFAR_SIDE, Job
+from resnets.spec import Spec
+from resnets.training.loop import Trainer
+from resnets.training.recipe import Recipe
+
+_SHORT, _LONG = 1, 3  # units in each stage; the time of a step is a straight line in their number
+_TIMED = 2  # steps, of which the faster counts
+_TESTING = 1 / 3  # of a training step, for as many images
+
+
+@dataclass(frozen=True)
+class Price:
+    seconds: float  # of one run
+    memory: int  # bytes that it takes
+    mode: str  # of memory
+    fits: bool
+    advice: str  # what would make it fit
+
+
+def price(job: Job, device: str = "auto", memory: str = "auto") -> Price:
+    """Of one run of a job, in a memory mode or in the fastest that fits."""
+    if memory not in (*MODES, "auto"):
+        raise one_of("memory", memory, [*MODES, "auto"])
+    place = choose(device)
+    room, batch = available(place), job.recipe.micro_batch or job.recipe.batch
+    best = fastest(job.spec, batch, job.side, room)
+    chosen = best if memory == "auto" else forecast(job.spec, batch, job.side, memory)
+    step = step_seconds(job.spec, job.recipe, job.side, str(place), chosen.mode)
+    tests = 1 + (job.steps * job.recipe.batch // job.source.images if job.budget.curve else 0)
+    seconds = step * (job.steps + _TESTING * tests * job.source.test_images / job.recipe.batch)
+    advice = f"--memory {best.mode}" if best.fits(room) else "a machine with more memory"
+    return Price(seconds, chosen.added, chosen.mode, chosen.fits(room), advice)
+
+
+def step_seconds(spec: Spec, recipe: Recipe, side: int, device: str, memory: str) -> float:
+    """Seconds of a training step, on a straight line through those of two short nets of the same units."""
+    kind = dataclasses.replace(
+        recipe, name="", length="9it", warmup="0it", milestones="", validation=0, micro_batch=0, sizes=""
+    )
+    short, long = (dataclasses.replace(spec, name="", blocks=(n,) * len(spec.blocks)) for n in (_SHORT, _LONG))
+    few, many = (_measured(net, kind, side, device, memory) for net in (short, long))
+    a_unit = max(0.0, many - few) / (sum(long.blocks) - sum(short.blocks))
+    return few + a_unit * (sum(spec.blocks) - sum(short.blocks))
+
+
+@lru_cache
+def _measured(spec: Spec, recipe: Recipe, side: int, device: str, memory: str) -> float:
+    """The time depends on shapes alone, so any images do, and rows of one kind are measured once."""
+    trainer = Trainer(spec, _images(side), recipe, 0, device=device, memory=memory)
+    times = []
+    for step in range(1 + _TIMED):  # the first makes room and does not count
+        began = time.perf_counter()
+        trainer.step(step)
+        trainer.record.cpu()  # waits until it is done
+        times.append(time.perf_counter() - began)
+    return min(times[1:])
+
+
+@lru_cache
+def _images(side: int) -> Images:
+    images = synthetic(256)
+    return images if side == CIFAR_SIDE else smaller(images, side)
