@@ -40,6 +40,19 @@ ALLOWED = {
     },
     "paper": {"errors", "spec"},
     "report": {"errors", "text", "spec", "runs", "paper"},
+    "reproduce": {
+        "errors",
+        "text",
+        "spec",
+        "zoo",
+        "data",
+        "engine",
+        "interop",
+        "training",
+        "runs",
+        "paper",
+        "report",
+    },
     "describe": {"errors", "text", "spec", "zoo", "nn", "analysis", "engine", "interop"},
 }
 FREE = {"__init__", "__main__", "cli"}  # the front doors see everything, and nobody sees them

@@ -330,6 +330,39 @@ def _data(commands: Commands) -> None:
     fetch.set_defaults(run=run)
 
 
+def _reproduce(commands: Commands) -> None:
+    parser = commands.add_parser(
+        "reproduce",
+        help="run the papers' tables and figures, at a budget",
+        description="Run the papers' tables and figures and put our numbers beside theirs. The plan and its price come "
+        "first. The same command again goes on where it was stopped and skips what is finished.",
+        usage="%(prog)s [options] EXPERIMENT ...",
+    )
+    parser.add_argument("names", nargs="*", help="table1, figure3 ..., or all", metavar="EXPERIMENT")
+    parser.add_argument("--list", action="store_true", help="describe the experiments and the budgets")
+    parser.add_argument("--budget", default="hour", help="paper, day, hour or smoke (hour)")
+    parser.add_argument("--seeds", type=int, help="runs of each row, instead of the budget's", metavar="N")
+    parser.add_argument("--rows", help="only rows whose name fits a shell pattern: '*gate*'", metavar="PATTERN")
+    parser.add_argument("--shard", help="one slice of the rows: 3/16, the third of sixteen", metavar="I/N")
+    parser.add_argument("--out", default="runs", help="folder of the runs (runs)", metavar="DIR")
+    parser.add_argument("--results", default="results", help="folder of the results (results)", metavar="DIR")
+    parser.add_argument("--data-dir", help="a folder to look for the data in", metavar="DIR")
+    _device_option(parser)
+    parser.add_argument("--memory", default="auto", help="fast, lean, min (auto: the first that fits)", metavar="MODE")
+    parser.add_argument("--dry-run", action="store_true", help="plan and price, and run nothing")
+
+    def run(args: argparse.Namespace) -> None:
+        from resnets.reproduce.commands import list_command, reproduce_command
+
+        if args.list:
+            list_command()
+            return
+        given = ("budget", "seeds", "rows", "shard", "out", "data_dir", "device", "memory", "dry_run")
+        reproduce_command(args.names, results_folder=args.results, **{name: getattr(args, name) for name in given})
+
+    parser.set_defaults(run=run)
+
+
 def _data_options(parser: argparse.ArgumentParser, default: str | None) -> None:
     shown = default or "what it was trained on"
     parser.add_argument("--data", default=default, help=f"cifar10, cifar100 or synthetic[:N] ({shown})", metavar="DATA")
@@ -346,7 +379,7 @@ def _positive(text: str) -> int:
     return int(text)
 
 
-COMMANDS = (_models, _info, _train, _eval, _runs, _plot, _results, _data)
+COMMANDS = (_models, _info, _train, _eval, _runs, _plot, _results, _reproduce, _data)
 
 # --- running them -----------------------------------------------------------------------------
 
