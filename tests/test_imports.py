@@ -53,7 +53,21 @@ ALLOWED = {
         "paper",
         "report",
     },
-    "describe": {"errors", "text", "spec", "zoo", "nn", "analysis", "engine", "interop"},
+    "describe": {
+        "errors",
+        "text",
+        "spec",
+        "zoo",
+        "nn",
+        "analysis",
+        "engine",
+        "interop",
+        "atomic",
+        "data",
+        "evaluate",
+        "report",
+        "runs",
+    },
 }
 FREE = {"__init__", "__main__", "cli"}  # the front doors see everything, and nobody sees them
 
