@@ -39,14 +39,20 @@ def price(job: Job, device: str = "auto", memory: str = "auto") -> Price:
     if memory not in (*MODES, "auto"):
         raise one_of("memory", memory, [*MODES, "auto"])
     place = choose(device)
-    room, batch = available(place), job.recipe.micro_batch or job.recipe.batch
-    best = fastest(job.spec, batch, job.side, room)
-    chosen = best if memory == "auto" else forecast(job.spec, batch, job.side, memory)
-    step = step_seconds(job.spec, job.recipe, job.side, str(place), chosen.mode)
+    spec, batch = alike(job.spec), job.recipe.micro_batch or job.recipe.batch
+    room = available(place)
+    best = fastest(spec, batch, job.side, room)
+    chosen = best if memory == "auto" else forecast(spec, batch, job.side, memory)
+    step = step_seconds(spec, job.recipe, job.side, str(place), chosen.mode)
     tests = 1 + (job.steps * job.recipe.batch // job.source.images if job.budget.curve else 0)
     seconds = step * (job.steps + _TESTING * tests * job.source.test_images / job.recipe.batch)
     advice = f"--memory {best.mode}" if best.fits(room) else "a machine with more memory"
     return Price(seconds, chosen.added, chosen.mode, chosen.fits(room), advice)
+
+
+def alike(spec: Spec) -> Spec:
+    """One spec for all that cost the same, whatever they are called, with whatever numbers their shortcut begins."""
+    return dataclasses.replace(spec, name="", shortcut=type(spec.shortcut)(), num_classes=10)
 
 
 def step_seconds(spec: Spec, recipe: Recipe, side: int, device: str, memory: str) -> float:
@@ -54,7 +60,7 @@ def step_seconds(spec: Spec, recipe: Recipe, side: int, device: str, memory: str
     kind = dataclasses.replace(
         recipe, name="", length="9it", warmup="0it", milestones="", validation=0, micro_batch=0, sizes=""
     )
-    short, long = (dataclasses.replace(spec, name="", blocks=(n,) * len(spec.blocks)) for n in (_SHORT, _LONG))
+    short, long = (dataclasses.replace(spec, blocks=(n,) * len(spec.blocks)) for n in (_SHORT, _LONG))
     few, many = (_measured(net, kind, side, device, memory) for net in (short, long))
     a_unit = max(0.0, many - few) / (sum(long.blocks) - sum(short.blocks))
     return few + a_unit * (sum(spec.blocks) - sum(short.blocks))
