@@ -12,6 +12,7 @@ import torch.distributed as dist
 
 from resnets import runs
 from resnets.cli import main
+from resnets.engine import lean
 from resnets.engine.memory import forecast
 from resnets.errors import UserError
 from resnets.training import mode
@@ -118,6 +119,13 @@ def test_what_fits_nowhere_is_tried_in_the_leanest_mode_and_told(monkeypatch):
     assert chosen == "min"
     assert warning.startswith("even memory mode min takes about ")
     assert warning.endswith("MiB and there are 1; a smaller --micro-batch takes less.")
+
+
+def test_units_without_a_lean_form_are_told(tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(lean, "fits", lambda bn: False)
+    run = tiny.train_tiny(tmp_path, memory="lean", quiet=False, **SHORT)
+    assert run.result is not None
+    assert "some units run plain: there is no lean form of BatchNorm2d as it is set here." in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,8 @@ class Trainer:
             self.net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.average = copy.deepcopy(self.net).requires_grad_(False) if recipe.ema else None
         self.engine = engine
-        self.model = self._parallel(prepare(self._synchronised(self.net), engine=engine, memory=memory))
+        self.prepared = prepare(self._synchronised(self.net), engine=engine, memory=memory)
+        self.model = self._parallel(self.prepared)
         self.optimizer = self._optimizer()
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=recipe.precision == "fp16")
         longest = max(self.stream.steps(epoch) for epoch in range(3))

@@ -6,10 +6,12 @@ import os
 from collections.abc import Callable
 
 import torch
+from torch import nn
 
 from resnets.engine import ENGINES, MODES
 from resnets.engine.available import available
 from resnets.engine.memory import Forecast, fastest, forecast
+from resnets.engine.prepared import Prepared
 from resnets.errors import UserError, one_of
 from resnets.runs import Run
 from resnets.spec import Spec
@@ -30,6 +32,12 @@ def check(engine: str, memory: str) -> None:
 def began(run: Run) -> str | None:
     """The mode in which a run began, if it did."""
     return run.config.get("engine", {}).get("memory") if run.exists else None
+
+
+def fallbacks(model: nn.Module) -> list[str]:
+    """Why some units of a prepared network run plain in spite of its mode."""
+    choices = model.choices if isinstance(model, Prepared) else []
+    return sorted({choice.reason for choice in choices if choice.runner == "plain"})
 
 
 def fitting(

@@ -82,6 +82,8 @@ def train(
         if before not in (None, how["memory"]):
             tell(f"{run.path} began in memory mode {before}; {how['memory']} computes the same up to rounding.")
         trainer = Trainer(spec, images, chosen, seed, device=place, workers=workers, **how)
+        for reason in mode.fallbacks(trainer.prepared):
+            tell(f"some units run plain: {reason}.")
         session = _Session(run, trainer, curve=curve, test=test, log_every=log_every, every=checkpoint_every)
         session.begin(identity, how)
         if session.step:
