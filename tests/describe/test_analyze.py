@@ -70,14 +70,12 @@ def test_a_table_fits_a_terminal_of_80_columns(capsys):
 
 def test_a_run_is_measured_where_it_ended_and_along_the_way(run, capsys):
     (last,) = analyses(capsys, str(run.path), "--batch", "8", "--device", "cpu")
-    assert (last["label"], last["data"]) == (run.path.name, "synthetic:64")
-    initial, *checkpoints, final = analyses(capsys, str(run.path), "--batch", "8", "--along", "--device", "cpu")
+    assert (last["label"], last["data"]) == (f"{run.path.name}, final", "synthetic:64")
+    initial, begun, final = analyses(capsys, str(run.path), "--batch", "8", "--along", "--device", "cpu")
     assert final["maps"] == last["maps"]
-    assert initial["label"].endswith(", initial")
-    assert checkpoints
-    (ended,) = [c for c in checkpoints if c["label"].endswith(", step 4")]
-    assert ended["maps"]["rms"] == pytest.approx(final["maps"]["rms"]), "the averaged net is the one that is kept"
-    assert initial["maps"]["rms"] != final["maps"]["rms"]
+    assert [a["label"].rpartition(", ")[2] for a in (initial, begun)] == ["initial", "step 0"]
+    assert initial["maps"]["rms"] == pytest.approx(begun["maps"]["rms"])
+    assert initial["maps"]["rms"] != pytest.approx(final["maps"]["rms"])
     (file,) = analyses(capsys, str(run.weights), "--batch", "8", "--device", "cpu")
     assert file["maps"] == last["maps"]
 
@@ -89,6 +87,11 @@ def test_an_unfinished_run_is_measured_at_its_newest_checkpoint(run, tmp_path, c
     (copy / "config.json").write_bytes(run.config_path.read_bytes())
     (found,) = analyses(capsys, str(copy), "--batch", "8", "--statistics", "running", "--device", "cpu")
     assert (found["label"], found["statistics"]) == ("half, step 4", "running")
+    (copy / "checkpoints").unlink()
+    assert main(["analyze", str(copy)]) == 2
+    assert "has neither a final network nor a checkpoint" in capsys.readouterr().err
+    (final,) = analyses(capsys, str(run.path), "--batch", "8", "--statistics", "running", "--device", "cpu")
+    assert found["maps"]["rms"] == pytest.approx(final["maps"]["rms"]), "the averaged net is the one that is kept"
 
 
 @pytest.mark.parametrize(

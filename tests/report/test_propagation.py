@@ -1,10 +1,12 @@
 """The picture of an analysis: which points it draws, and that it is a picture."""
 
 import math
+import sys
 
 import pytest
 
-from resnets.report.propagation import PANELS, draw, line
+from resnets.errors import UserError
+from resnets.report.propagation import PANELS, draw, line, plotting
 
 DATA = {
     "label": "a net",
@@ -29,6 +31,12 @@ def test_a_log_axis_leaves_out_zero_and_every_axis_what_is_not_there():
 def test_what_is_relative_to_the_last_map_of_a_size_is_a_line_of_its_own():
     assert points("cosine") == [(0, 2.0), (1, 0.0), (1, None), (2, None), (3, 1.0), (3, None)]
     assert points("product", "predicted_product")[:3] == [(0, 0.2), (1, 1.0), (1, None)]
+
+
+def test_the_extra_is_named_where_it_is_missing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(UserError, match=r"resnets\[plot\]"):
+        plotting()
 
 
 def test_the_same_data_make_the_same_picture(tmp_path):

@@ -24,7 +24,7 @@ from resnets.errors import UserError, one_of
 from resnets.evaluate.commands import Subject, normalization, subject
 from resnets.interop.files import read, read_metadata
 from resnets.nn import ResNet, build
-from resnets.report.propagation import draw
+from resnets.report.propagation import draw, plotting
 from resnets.runs import Identity, Run, provenance
 from resnets.text import print_json
 from resnets.zoo import NETWORKS, spec_of
@@ -57,6 +57,9 @@ def analyze_command(
     out: str | None,
     as_json: bool,
 ) -> None:
+    if out is not None:
+        plotting()
+        Path(out).mkdir(parents=True, exist_ok=True)
     cases = [case for word in words for case in _cases(word, changes, vary, along, seed)]
     place, get = choose(device), cache(partial(load_data, dir=data_dir))
     results = []
@@ -106,7 +109,6 @@ def measure(
 
 
 def _write(folder: Path, everything: dict[str, Any], *, tell: bool) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
     pictures = [folder / "propagation.svg", folder / "propagation.png"]
     data = folder / "propagation.json"
     write_atomically(data, json.dumps(everything, indent=1, allow_nan=False).encode())
@@ -165,17 +167,21 @@ def _fresh(word: str, changes: dict[str, Any], seed: int, images: Images) -> Sub
 
 def _run_cases(run: Run, along: bool) -> Iterator[Case]:
     """The network that a run left, or its newest checkpoint; with `along` also what it began with and all others."""
-    identity, name = run.identity, run.path.name
-    checkpoints = sorted(run.checkpoints.glob("step-[0-9]*-*.safetensors"))
+    identity, name, result = run.identity, run.path.name, run.result
+    checkpoints = {int(p.name.split("-")[1]): p for p in run.checkpoints.glob("step-[0-9]*-*.safetensors")}
+    if result is None and not checkpoints:
+        raise UserError(f"{run.path} has neither a final network nor a checkpoint; train it, or name its network.")
+    if result is not None:
+        checkpoints.pop(result["steps"], None)  # that network is the final one
     if along:
-        yield Case(
-            f"{name}, initial", identity.data, lambda _: _of_run(identity, build(identity.spec, seed=identity.seed))
-        )
-    for path in checkpoints if along else checkpoints[-1:] if run.result is None else []:
-        step = int(path.name.split("-")[1])
-        yield Case(f"{name}, step {step:,}", identity.data, partial(_checkpointed, identity, path))
-    if run.result is not None:
-        yield Case(name, identity.data, lambda _: subject(run.path, None, {}, "auto"))
+        start = partial(build, identity.spec, seed=identity.seed)
+        yield Case(f"{name}, initial", identity.data, lambda _: _of_run(identity, start()))
+    steps = sorted(checkpoints)
+    for step in steps if along else steps[-1:] if result is None else []:
+        make = partial(_checkpointed, identity, checkpoints[step])
+        yield Case(f"{name}, step {step:,}", identity.data, make)
+    if result is not None:
+        yield Case(f"{name}, final", identity.data, lambda _: subject(run.path, None, {}, "auto"))
 
 
 def _checkpointed(identity: Identity, path: Path, images: Images) -> Subject:

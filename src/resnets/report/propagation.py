@@ -52,12 +52,18 @@ def line(data: dict[str, Any], panel: Panel, name: str) -> tuple[list[int], list
     return at, values
 
 
-def draw(analyses: Sequence[dict[str, Any]], paths: Sequence[Path]) -> None:
-    """All analyses in one picture, written to each path; a path's ending says the format."""
+def plotting() -> Any:
+    """matplotlib; to be asked for before a long measurement, not after it."""
     try:
         import matplotlib
     except ImportError:
         raise UserError("drawing the analysis needs the extra: pip install 'resnets[plot]'.") from None
+    return matplotlib
+
+
+def draw(analyses: Sequence[dict[str, Any]], paths: Sequence[Path]) -> None:
+    """All analyses in one picture, written to each path; a path's ending says the format."""
+    matplotlib = plotting()
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(12, 6.2), layout="constrained")
@@ -71,7 +77,8 @@ def draw(analyses: Sequence[dict[str, Any]], paths: Sequence[Path]) -> None:
                 axis.plot(*line(data, panel, panel.predicted), "--", color=colour, linewidth=0.8)
         _finish(axis, panel)
     handles, labels = axes.flat[0].get_legend_handles_labels()
-    figure.legend(handles, labels, frameon=False, loc="outside lower center", ncols=min(len(labels), 3))
+    columns = max(1, min(len(labels), 150 // (max(map(len, labels)) + 10)))  # as many as fit, at most 150 characters
+    figure.legend(handles, labels, frameon=False, loc="outside lower center", ncols=columns)
     with matplotlib.rc_context({"svg.hashsalt": "resnets", "svg.fonttype": "none"}):  # the same bytes each time
         for path in paths:
             figure.savefig(path, dpi=110, metadata={"Date": None} if path.suffix == ".svg" else None)
