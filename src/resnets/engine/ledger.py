@@ -65,12 +65,15 @@ class Counted(NamedTuple):
 
 
 @lru_cache
-def count(spec: Spec, memory: str) -> Counted:
-    """What a network holds in a memory mode, on small images that are halved to the end without a remainder."""
+def count(spec: Spec, memory: str, device: str = "cpu") -> Counted:
+    """What a network holds in a memory mode on a device: counted on the CPU, on small images.
+
+    They are halved to the end without a remainder.
+    """
     side = 2 ** (spec.halvings + 1)
     with torch.random.fork_rng(devices=()):  # for the dropout shortcut
         passing.clear()
-        stem, *short, end = _measured(spec, memory, side)
+        stem, *short, end = _measured(spec, memory, side, device)
         room = passing.room.nbytes
         passing.clear()
     units: list[Part] = []
@@ -81,10 +84,11 @@ def count(spec: Spec, memory: str) -> Counted:
     return Counted(stem, tuple(units), end, room, _IMAGES * side**2)
 
 
-def _measured(spec: Spec, memory: str, side: int) -> list[Part]:
+def _measured(spec: Spec, memory: str, side: int, device: str) -> list[Part]:
     """The parts of the network with at most three units a stage: run forward, then backward, on real numbers."""
     net = build(dataclasses.replace(spec, blocks=tuple(min(n, _UNITS) for n in spec.blocks)), seed=0).train()
-    runs: list[Callable[[Tensor], Tensor]] = [net.stem, *(choose(unit, memory).run for unit in net.units)]  # type: ignore[arg-type]
+    choices = [choose(unit, memory, device=device) for unit in net.units]  # type: ignore[arg-type]
+    runs: list[Callable[[Tensor], Tensor]] = [net.stem, *(choice.run for choice in choices)]
     runs.append(net.last if memory == "fast" else partial(lean_act, net.last))
     live, most, output = [], [], []
     entered: list[int] = []  # the most that was alive before the backward pass of each part, from the last to the first

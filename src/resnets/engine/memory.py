@@ -43,7 +43,9 @@ class Forecast:
         return room is None or self.added <= _USABLE * room
 
 
-def forecast(spec: Spec, batch: int, size: int | tuple[int, int] | None = None, mode: str = "fast") -> Forecast:
+def forecast(
+    spec: Spec, batch: int, size: int | tuple[int, int] | None = None, mode: str = "fast", *, device: str = "cpu"
+) -> Forecast:
     """The peak memory of this process if it trains on batches of images of `size`, in float32."""
     if mode not in MODES:
         raise one_of("memory", mode, MODES)
@@ -51,25 +53,27 @@ def forecast(spec: Spec, batch: int, size: int | tuple[int, int] | None = None, 
     for name, number in (("batch", batch), ("size", height), ("size", width)):
         if isinstance(number, bool) or not isinstance(number, int) or number < 1:
             raise UserError(f"{name} must be a whole number of at least 1, not {number!r}.")
-    counted = count(spec, "fast" if mode == "fast" else "lean")
+    counted = count(spec, "fast" if mode == "fast" else "lean", device)
     units = (Part(0, cut(counted.units)[1], 0),) if mode == "min" else counted.units
     holes = _HOLES * max(unit.kept + unit.passing for unit in counted.units)
     maps = counted.room + peak([counted.stem, *units]) + holes
     return Forecast(mode, held(), 4 * _COPIES * _weights(spec), maps * batch * height * width // counted.pixels)
 
 
-def fastest(spec: Spec, batch: int, size: int | tuple[int, int] | None, room: int | None) -> Forecast:
+def fastest(
+    spec: Spec, batch: int, size: int | tuple[int, int] | None, room: int | None, device: str = "cpu"
+) -> Forecast:
     """The fastest mode that fits into `room` bytes, or else the one that takes least."""
     for mode in MODES:
-        foretold = forecast(spec, batch, size, mode)
+        foretold = forecast(spec, batch, size, mode, device=device)
         if foretold.fits(room):
             break
     return foretold
 
 
-def segments(spec: Spec) -> tuple[int, ...]:
+def segments(spec: Spec, device: str = "cpu") -> tuple[int, ...]:
     """How many units each segment of the mode "min" has."""
-    return cut(count(spec, "lean").units)[0]
+    return cut(count(spec, "lean", device).units)[0]
 
 
 @lru_cache

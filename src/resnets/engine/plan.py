@@ -11,6 +11,8 @@ from torch.nn.modules.batchnorm import _NormBase
 
 from resnets.engine import lean
 from resnets.engine.direct import DirectUnit
+from resnets.engine.native import unit as native
+from resnets.engine.native.build import load
 from resnets.nn import Unit
 
 
@@ -22,8 +24,12 @@ class Choice(NamedTuple):
     reason: str
 
 
-def choose(unit: Unit, memory: str, compiled: bool = False) -> Choice:
+def choose(unit: Unit, memory: str, compiled: bool = False, device: str = "cpu") -> Choice:
     """The runner of a unit in a memory mode. This is the one place where it is chosen."""
+    if not compiled and device == "cpu" and all(lean.fits(m) for m in unit.modules() if isinstance(m, _NormBase)):
+        loaded = load()
+        if loaded.kernels is not None and native.fits(unit) is None:
+            return Choice(native.NativeUnit(unit, loaded.kernels), "native", "kernels of our own, as lean as lean")
     if memory == "fast":
         if compiled:
             return Choice(torch.compile(unit, dynamic=False), "compiled", "torch.compile, once for each kind of unit")

@@ -13,6 +13,7 @@ from resnets.engine.again import Again
 from resnets.engine.available import available
 from resnets.engine.lean import lean_act
 from resnets.engine.memory import fastest, segments
+from resnets.engine.native.unit import NativeUnit
 from resnets.engine.plan import Choice, choose
 from resnets.errors import UserError, one_of
 from resnets.nn import ResNet
@@ -46,7 +47,8 @@ def prepare(
     if memory == "auto":
         if batch is None:
             raise UserError("memory='auto' needs to know the batch: give batch=, or choose fast, lean or min.")
-        memory = fastest(net.spec, batch, size, available(net.classifier.weight.device)).mode
+        device = net.classifier.weight.device
+        memory = fastest(net.spec, batch, size, available(device), device.type).mode
     if compile and memory != "fast":
         raise UserError(f"compile=True goes with memory='fast', not {memory!r}.")
     return Prepared(net, memory, compile)
@@ -58,9 +60,10 @@ class Prepared(nn.Module):
     def __init__(self, net: ResNet, memory: str, compiled: bool = False) -> None:
         super().__init__()
         self.net, self.memory = net, memory
-        self.choices = [choose(unit, memory, compiled) for unit in net.units]  # type: ignore[arg-type]
-        lean = all(choice.runner == "lean" for choice in self.choices)
-        self.lengths = segments(net.spec) if lean and memory == "min" else (len(self.choices),)
+        device = net.classifier.weight.device.type
+        self.choices = [choose(unit, memory, compiled, device) for unit in net.units]  # type: ignore[arg-type]
+        lean = all(choice.runner in ("lean", "native") for choice in self.choices)
+        self.lengths = segments(net.spec, device) if lean and memory == "min" else (len(self.choices),)
         self.parts = [*_segments(net.units, self.choices, self.lengths)]
         self.end = partial(lean_act if lean else nn.Module.__call__, net.last)
 
@@ -87,6 +90,7 @@ def _segments(
 
 
 def _run(runners: list[Callable[[Tensor], Tensor]], x: Tensor) -> Tensor:
+    sums = None  # for the BN of the next unit, where a unit's kernels have made them
     for run in runners:
-        x = run(x)
+        x, sums = run.with_sums(x, sums) if isinstance(run, NativeUnit) else (run(x), None)
     return x

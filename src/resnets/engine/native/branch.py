@@ -52,11 +52,15 @@ class Branch:
     tail: nn.BatchNorm2d | None = None
     relu_first: bool = False
 
+    @property
+    def norms(self) -> list[nn.BatchNorm2d | None]:
+        """In the order in which a map meets them."""
+        return [step.bn for step in self.steps] + ([] if self.tail is None else [self.tail])
+
     def __call__(self, x: Tensor, sums: Tensor | None, h: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """The end of the branch, and its sums for a BN behind it. `sums` are those of x, where they are known."""
-        norms = [step.bn for step in self.steps] + [self.tail]
         parameters = [step.conv.weight for step in self.steps]
-        parameters += [p for bn in norms if bn is not None for p in (bn.weight, bn.bias)]
+        parameters += [p for bn in self.norms if bn is not None for p in (bn.weight, bn.bias)]
         return _Run.apply(self, sums, x, h if self.adds else None, *parameters)  # type: ignore[no-untyped-call]
 
 
@@ -85,9 +89,10 @@ class _Run(torch.autograd.Function):
             norms.append(norm)
             way, end = (ACT, ADD) if branch.relu_first else (AFFINE, ADD_RELU)
             y, sums = kernels.passed(Source(way, y, a=norm.a, d=norm.d), Sink(end, add=h))
-        ctx.branch, ctx.norms, ctx.same, ctx.maps = branch, norms, same, len(maps)
+        ctx.branch, ctx.same, ctx.maps = branch, same, len(maps)
         ended = [y] if branch.tail is not None and not branch.relu_first else []
-        ctx.save_for_backward(*maps, *ended, *(step.conv.weight for step in steps))
+        statistics = [tensor for norm in norms if norm is not None for tensor in norm]
+        ctx.save_for_backward(*maps, *statistics, *ended, *(step.conv.weight for step in steps))
         if sums is not None:
             ctx.mark_non_differentiable(sums)
         return y, sums
@@ -96,17 +101,19 @@ class _Run(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Any, ...]:
         branch: Branch = ctx.branch
-        kernels, steps, norms = branch.kernels, branch.steps, list(ctx.norms)
-        maps, rest = list(ctx.saved_tensors[: ctx.maps]), list(ctx.saved_tensors[ctx.maps :])
-        weights = rest[-len(steps) :]
+        kernels, steps = branch.kernels, branch.steps
+        saved = list(ctx.saved_tensors)  # asked for once, as checkpointing wants it
+        maps, weights, rest = saved[: ctx.maps], saved[-len(steps) :], iter(saved[ctx.maps :])
+        norms = [Normalized(next(rest), next(rest)) if bn is not None else None for bn in branch.norms]
         whole = grad.contiguous(memory_format=_LAST)  # what goes to h
         gradient = Source(RAW, whole)
         of_norms: list[Tensor] = []
         if branch.tail is not None:
             c, norm = maps.pop(), norms.pop()
+            assert norm is not None
             mask = Sink(MASK, m=c, a=norm.a, d=norm.d, q=c, c=norm.c, sums=True)
             if not branch.relu_first:  # ReLU stands behind the addition
-                mask = Sink(MASK, m=rest[0], q=c, c=norm.c, sums=True)
+                mask = Sink(MASK, m=next(rest), q=c, c=norm.c, sums=True)
             g, sums = kernels.passed(gradient, mask)
             whole = whole if branch.relu_first else g
             gradient, of_norms = _norm_back(kernels, branch.tail, norm, (g, sums), c)
@@ -116,13 +123,13 @@ class _Run(torch.autograd.Function):
             g, sums, of_weight = _convolve_back(kernels, step, _activated(step, x, norm), gradient, weight)
             of_weights.insert(0, of_weight)
             gradient = Source(RAW, g)
-            if step.bn is not None:
+            if step.bn is not None and norm is not None:
                 gradient, found = _norm_back(kernels, step.bn, norm, (g, sums), x)
                 of_norms = found + of_norms
         adds = ctx.same and branch.adds
         of_x = gradient.x
         if gradient.way == LINEAR or adds:
-            of_x, _ = kernels.passed(gradient, Sink(ADD, add=whole) if adds else Sink())
+            of_x, _ = kernels.passed(gradient, Sink(ADD, add=whole) if adds else Sink(), over=True)
         return None, None, of_x, None if ctx.same or not branch.adds else whole, *of_weights, *of_norms
 
 

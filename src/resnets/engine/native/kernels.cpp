@@ -560,8 +560,8 @@ void pass(const Shape* shape, const Source* source, const Sink* sink) {
     sums.finish();
 }
 
-// BN of a batch as max(a x + d, 0) wants it, from the sums of x and x x over `pixels`; running statistics move along
-// unless they are missing.
+// BN of a batch as max(a x + d, 0) wants it, from the sums of x and x x over `pixels`: the mean and the inverse of the
+// deviation, then the mean rounded, a and d. Running statistics move along unless they are missing.
 struct Norm {
     int64_t channels, pixels;
     double eps, momentum;
@@ -569,9 +569,10 @@ struct Norm {
     float *running_mean, *running_var;
 };
 
-void norm_forward(const Norm* norm, const double* sums, double* mean, double* deviation, float* center, float* a,
-                  float* d) {
+void norm_forward(const Norm* norm, const double* sums, double* exact, float* rounded) {
     const Norm n = *norm;
+    double *mean = exact, *deviation = mean + n.channels;
+    float *center = rounded, *a = center + n.channels, *d = a + n.channels;
     for (int64_t c = 0; c < n.channels; c++) {
         double m = sums[c] / n.pixels, v = sums[n.channels + c] / n.pixels - m * m;
         v = v > 0 ? v : 0;
@@ -588,9 +589,10 @@ void norm_forward(const Norm* norm, const double* sums, double* mean, double* de
 
 // From the sums of g and g (x - c), c being the mean as a float: the gradients of gamma and beta, and a, b, d of BN's
 // backward a g + b (x - c) + d. Without c, x would have to cancel where its mean is large beside its deviation.
-void norm_backward(const Norm* norm, const double* sums, const double* mean, const double* deviation, float* gamma,
-                   float* beta, float* a, float* b, float* d) {
+void norm_backward(const Norm* norm, const double* sums, const double* exact, float* results) {
     const Norm n = *norm;
+    const double *mean = exact, *deviation = mean + n.channels;
+    float *gamma = results, *beta = gamma + n.channels, *a = beta + n.channels, *b = a + n.channels, *d = b + n.channels;
     for (int64_t c = 0; c < n.channels; c++) {
         double rest = mean[c] - float(mean[c]), k = n.gamma[c] * deviation[c];
         double scale = deviation[c] * (sums[n.channels + c] - rest * sums[c]);

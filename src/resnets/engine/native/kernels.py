@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -79,15 +80,23 @@ class Sink:
     sums: bool = False
 
 
-@dataclass(frozen=True)
-class Normalized:
-    """BN's statistics of a batch, and BN as a x + d."""
+class Normalized(NamedTuple):
+    """BN's statistics of a batch, and BN as a x + d, of each channel."""
 
-    mean: Tensor
-    deviation: Tensor  # its inverse
-    c: Tensor  # the mean as float32
-    a: Tensor
-    d: Tensor
+    exact: Tensor  # the mean and the inverse of the deviation, in float64
+    rounded: Tensor  # the mean, a and d
+
+    @property
+    def c(self) -> Tensor:
+        return self.rounded[0]
+
+    @property
+    def a(self) -> Tensor:
+        return self.rounded[1]
+
+    @property
+    def d(self) -> Tensor:
+        return self.rounded[2]
 
 
 class Kernels:
@@ -117,10 +126,12 @@ class Kernels:
         function(ctypes.byref(shape), ctypes.byref(left), ctypes.byref(right), _pointer(result))
         return result
 
-    def passed(self, source: Source, sink: Sink, *, keep: bool = True) -> tuple[Tensor, Tensor | None]:
-        """A map from source to sink; without `keep` only its sums are made, and the map returned is empty."""
+    def passed(
+        self, source: Source, sink: Sink, *, keep: bool = True, over: bool = False
+    ) -> tuple[Tensor, Tensor | None]:
+        """A map from source to sink; without `keep` only its sums are made, with `over` it takes the place of x."""
         x = source.x
-        y = torch.empty_like(x) if keep else x.new_empty(0)
+        y = x if over else torch.empty_like(x) if keep else x.new_empty(0)
         sums = _sums(x.shape[1]) if sink.sums else None
         shape, left, right = _shape(x, x.shape[1], x.shape[1]), source.raw(), _sink(sink, y if keep else None, sums)
         getattr(self._library, "pass")(ctypes.byref(shape), ctypes.byref(left), ctypes.byref(right))
@@ -149,16 +160,16 @@ class Kernels:
         assert bn.num_batches_tracked is not None
         bn.num_batches_tracked.add_(1)
         channels = bn.num_features
-        doubles, floats = torch.empty(2, channels, dtype=torch.float64), torch.empty(3, channels)
+        made = Normalized(torch.empty(2, channels, dtype=torch.float64), torch.empty(3, channels))
         norm = _norm(bn, pixels, running=True)
-        self._library.norm_forward(ctypes.byref(norm), *map(_pointer, (sums, *doubles, *floats)))
-        return Normalized(*doubles, *floats)
+        self._library.norm_forward(ctypes.byref(norm), *map(_pointer, (sums, *made)))
+        return made
 
     def norm_backward(self, bn: nn.BatchNorm2d, known: Normalized, sums: Tensor, pixels: int) -> Iterable[Tensor]:
         """The gradients of gamma and beta, and a, b, d of BN's backward, from the sums of g and g (x - c)."""
         results = torch.empty(5, bn.num_features)
         norm = _norm(bn, pixels, running=False)
-        self._library.norm_backward(ctypes.byref(norm), *map(_pointer, (sums, known.mean, known.deviation, *results)))
+        self._library.norm_backward(ctypes.byref(norm), *map(_pointer, (sums, known.exact, results)))
         return results.unbind()
 
 
