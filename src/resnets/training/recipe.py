@@ -141,17 +141,20 @@ _PAPER = Recipe("cifar-paper")
 _QUICK = dataclasses.replace(  # for minutes on two cores: docs/decisions/0004-cifar-quick.md
     _PAPER,
     name="cifar-quick",
-    length="10.6ep",
+    length="13.5ep",
     lr=0.3,
     schedule="onecycle",
     peak=0.2,
     milestones="",
     warmup="0it",
+    optimizer="muon",
+    muon_lr=0.4,
+    muon_decay=0.005,
     nesterov=True,
     weight_decay=5e-4,
     label_smoothing=0.1,
     pad=2,
-    sizes="16@0,24@0.472,32@0.849",  # 5, 4 and 1.6 epochs
+    sizes="16@0,24@0.472,32@0.849",  # 6.4, 5.1 and 2 epochs
 )
 
 RECIPES: dict[str, Recipe] = {
