@@ -96,7 +96,8 @@ def _run(jobs: list[Job], folder: Path, out: Path, data_dir: str | None, *, devi
             if seed in results.seeds_done(folder, job):
                 continue
             print(f"[{number}/{len(jobs)}] {job.row.name}, budget {job.budget.name}, seed {seed}", flush=True)
-            path = run_seed(job, seed, sources[job], out=out, folder=folder, device=device, memory=memory)
+            run_seed(job, seed, sources[job], out=out, folder=folder, device=device, memory=memory)
+        path = results.path_of(folder, job)
         found = read(path.parent)[job.row.name]
         print(f"{comparison.error_text(found)} % {job.row.split} error of {len(found.runs)} runs: {path}", flush=True)
 
