@@ -4,11 +4,13 @@ import copy
 
 import pytest
 import torch
+from exactness import batch, error, exact, gradients
 from torch import nn
 from torch.nn import functional
 from variants import VARIANTS, trained
 
-from resnets.engine import MODES, prepare
+from resnets.engine import MODES, plan, prepare
+from resnets.engine.native.build import Loaded
 from resnets.spec import parse_shortcut
 
 MORE = {
@@ -20,31 +22,10 @@ MORE = {
 EVERY = {**VARIANTS, **MORE}
 
 
-def batch(net, dtype=torch.float32):
-    x = torch.randn(6, net.spec.in_channels, 20, 16, generator=torch.Generator().manual_seed(2))
-    return x.to(dtype), torch.arange(6) % net.spec.num_classes
-
-
-def gradients(model, net, dtype=torch.float32):
-    """Of all parameters and the images; the output first."""
-    x, y = batch(net, dtype)
-    x.requires_grad_()
-    torch.manual_seed(3)  # for the dropout shortcut
-    out = model(x)
-    functional.cross_entropy(out, y).backward()
-    return [out.detach(), x.grad, *(p.grad for p in net.parameters())]
-
-
-def exact(net):
-    """The gradients in float64, of a copy. Where masks are drawn, in float32: float64 draws others."""
-    twin = copy.deepcopy(net)
-    return (
-        gradients(twin, twin) if net.spec.shortcut.kind == "dropout" else gradients(twin.double(), twin, torch.float64)
-    )
-
-
-def error(found, wanted):
-    return float((found.double() - wanted.double()).norm() / wanted.double().norm().clamp_min(1e-6))
+@pytest.fixture(autouse=True)
+def _pytorch_alone(monkeypatch):
+    """The kernels have tests of their own: test_native.py."""
+    monkeypatch.setattr(plan, "load", lambda: Loaded(None, "left out by the test"))
 
 
 @pytest.mark.parametrize("variant", EVERY)

@@ -11,10 +11,12 @@ from torch import nn
 from torch.nn import functional
 from variants import trained
 
+from resnets.engine import MODES, prepare
 from resnets.engine.native.branch import _Run
 from resnets.engine.native.build import load
 from resnets.engine.native.kernels import ACT, ADD, ADD_RELU, AFFINE, LINEAR, MASK, PLAIN, RAW, RELU, Sink, Source
 from resnets.engine.native.unit import NativeUnit, fits
+from resnets.spec import parse_shortcut
 
 KERNELS = load().kernels
 pytestmark = pytest.mark.skipif(KERNELS is None, reason=f"no kernels here: {load().how}")
@@ -202,3 +204,27 @@ def test_other_numbers_and_frozen_units_are_left_to_pytorch(monkeypatch):
 
 def test_channels_that_do_not_fill_vectors_do_not_fit():
     assert "8" in str(fits(trained(widths=(8, 12, 16)).units[2]))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("order", ["full_preact", "original"])
+def test_prepared_networks_in_every_mode(mode, order):
+    ratios = []
+    for seed in (2, 3, 4):
+        net = trained(order=order, widths=(16, 32, 48), blocks=4)
+        before = int(net.last.bn.num_batches_tracked) if order == "full_preact" else 3
+        plain, true = copy.deepcopy(net), exact(net, seed)
+        model = prepare(net, memory=mode)
+        assert {choice.runner for choice in model.choices} == {"native"}
+        ours, theirs = gradients(model, net, seed=seed), gradients(plain, plain, seed=seed)
+        ratios.append((spread(ours, true) - 5e-7) / spread(theirs, true))
+        norms = [m for m in net.modules() if isinstance(m, nn.BatchNorm2d)]
+        assert {int(norm.num_batches_tracked) for norm in norms} == {before + 1}
+    assert sorted(ratios)[1] <= 2
+
+
+def test_dropout_masks_are_drawn_the_same_when_a_segment_is_run_again():
+    net = trained(order="full_preact", shortcut=parse_shortcut("dropout:0.5"), widths=(8, 16, 24), blocks=3)
+    twin = copy.deepcopy(net)
+    for ours, theirs in zip(gradients(prepare(net, memory="min"), net), gradients(twin, twin), strict=True):
+        assert error(ours, theirs) < 1e-4

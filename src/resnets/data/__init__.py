@@ -1,7 +1,6 @@
 """Images to train and test on: CIFAR-10 and CIFAR-100, checked by hash, and procedural ones.
 
->>> from resnets.cache import cache_dir
-from resnets.data import load
+>>> from resnets.data import load
 >>> images = load("synthetic:512")
 
 torch is imported by what needs it, not by `import resnets.data`.
@@ -13,6 +12,7 @@ import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from resnets.cache import cache_dir
 from resnets.data import fetch
 from resnets.data.cifar import DATASETS
 from resnets.data.draws import order
