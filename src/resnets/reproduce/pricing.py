@@ -20,8 +20,8 @@ from resnets.spec import Spec
 from resnets.training.loop import Trainer
 from resnets.training.recipe import Recipe
 
-_SHORT, _LONG = 1, 3  # units in each stage; the time of a step is a straight line in their number
-_TIMED = 2  # steps, of which the faster counts
+_SHORT, _LONG = 1, 6  # units in each stage; the time of a step is a straight line in their number
+_TIMED = 3  # steps, of which the fastest counts
 _TESTING = 1 / 3  # of a training step, for as many images
 
 
@@ -60,6 +60,8 @@ def step_seconds(spec: Spec, recipe: Recipe, side: int, device: str, memory: str
     kind = dataclasses.replace(
         recipe, name="", length="9it", warmup="0it", milestones="", validation=0, micro_batch=0, sizes=""
     )
+    if max(spec.blocks) <= _LONG:
+        return _measured(spec, kind, side, device, memory)
     short, long = (dataclasses.replace(spec, blocks=(n,) * len(spec.blocks)) for n in (_SHORT, _LONG))
     few, many = (_measured(net, kind, side, device, memory) for net in (short, long))
     a_unit = max(0.0, many - few) / (sum(long.blocks) - sum(short.blocks))
