@@ -78,7 +78,12 @@ def create(
     return build(chosen, seed=seed, generator=generator, device=device, dtype=dtype)
 
 
+_ROOMS = ("analysis", "engine")  # found by `resnets.engine` alone, without an import of its own
+
+
 def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return importlib.import_module(f"resnets.{name}")
     if name not in _LAZY:
         raise AttributeError(f"module 'resnets' has no attribute {name!r}")
     return getattr(importlib.import_module(_LAZY[name]), name)

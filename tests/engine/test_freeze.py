@@ -11,7 +11,7 @@ from variants import SMALL, VARIANTS, relative, trained
 
 import resnets
 from resnets.engine import onednn
-from resnets.engine.freeze import Conv, ScaleShift, freeze
+from resnets.engine.frozen import Conv, ScaleShift, freeze
 from resnets.errors import UserError
 
 SHAPES = ((3, 24, 24), (2, 19, 25), (1, 9, 11))

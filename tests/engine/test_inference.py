@@ -4,7 +4,7 @@ import pytest
 import torch
 from variants import trained
 
-from resnets.engine.freeze import Frozen
+from resnets.engine.frozen import Frozen
 from resnets.engine.inference import chosen, inference
 from resnets.errors import UserError
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import resnets
-from resnets.cli import main
 from resnets.cache import cache_dir
+from resnets.cli import main
 from resnets.interop.weights import to_peer
 
 SHARED = Path(os.environ.get("RESNETS_SHARED_DATA") or Path(__file__).parents[3] / "shared" / "data")

@@ -28,7 +28,7 @@ class Training:
         room = available(device)
         modes = {}
         for mode in MODES:
-            told = forecast(self.spec, self.batch, self.size, mode)
+            told = forecast(self.spec, self.batch, self.size, mode, device=device.type)
             modes[mode] = {
                 "total": told.total,
                 "base": told.base,
@@ -36,7 +36,7 @@ class Training:
                 "maps": told.maps,
                 "fits": told.fits(room),
             }
-        auto = fastest(self.spec, self.batch, self.size, room).mode
+        auto = fastest(self.spec, self.batch, self.size, room, device.type).mode
         return {"batch": self.batch, "available": room, "modes": modes, "auto": auto}
 
     def engine(self) -> list[dict[str, str]]:

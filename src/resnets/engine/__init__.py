@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from resnets.engine.frozen import freeze
     from resnets.engine.prepared import prepare
 
 ENGINES = ("auto", "plain")
@@ -14,12 +16,11 @@ MODES = {  # of memory in training, the fastest first
     "min": "lean, and the units are run again in segments, of which only the inputs are kept",
 }
 
-__all__ = ["ENGINES", "MODES", "prepare"]
+__all__ = ["ENGINES", "MODES", "freeze", "prepare"]
+_WHERE = {"freeze": "resnets.engine.frozen", "prepare": "resnets.engine.prepared"}  # what imports torch
 
 
 def __getattr__(name: str) -> Any:
-    if name != "prepare":
+    if name not in _WHERE:
         raise AttributeError(f"module 'resnets.engine' has no attribute {name!r}")
-    from resnets.engine.prepared import prepare  # imports torch
-
-    return prepare
+    return getattr(importlib.import_module(_WHERE[name]), name)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from resnets.engine.freeze import freeze
+from resnets.engine.frozen import freeze
 from resnets.errors import UserError, one_of
 from resnets.nn import ResNet
 

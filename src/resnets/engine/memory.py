@@ -16,6 +16,7 @@ from resnets.nn import ResNet
 from resnets.spec import Spec
 
 _COPIES = 3  # of the weights: themselves, their gradients, their momentum
+_OBJECTS = 40 << 10  # a layer: modules, nodes of the graph, state of the optimizer
 _HOLES = 3  # units' worth of them: glibc does not find the place of a freed map again while the maps beside it live
 _USABLE = 0.9  # of the memory there is
 
@@ -26,7 +27,7 @@ class Forecast:
 
     mode: str
     base: int  # of this process as it is: Python, torch and its kernels
-    weights: int  # with their gradients and momentum
+    weights: int  # with their gradients and momentum, and the objects that hold them
     maps: int  # what is kept for the backward pass, and what comes and goes
 
     @property
@@ -57,7 +58,7 @@ def forecast(
     units = (Part(0, cut(counted.units)[1], 0),) if mode == "min" else counted.units
     holes = _HOLES * max(unit.kept + unit.passing for unit in counted.units)
     maps = counted.room + peak([counted.stem, *units]) + holes
-    return Forecast(mode, held(), 4 * _COPIES * _weights(spec), maps * batch * height * width // counted.pixels)
+    return Forecast(mode, held(), _weights(spec), maps * batch * height * width // counted.pixels)
 
 
 def fastest(
@@ -79,4 +80,5 @@ def segments(spec: Spec, device: str = "cpu") -> tuple[int, ...]:
 @lru_cache
 def _weights(spec: Spec) -> int:
     with torch.device("meta"):
-        return sum(p.numel() for p in ResNet(spec).parameters())
+        numbers = sum(p.numel() for p in ResNet(spec).parameters())
+    return 4 * _COPIES * numbers + _OBJECTS * spec.depth

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from resnets.engine.freeze import Conv, FrozenUnit, ScaleShift, checked, freeze
+from resnets.engine.frozen import Conv, FrozenUnit, ScaleShift, checked, freeze
 from resnets.errors import UserError
 from resnets.nn import ResNet, shortcuts
 

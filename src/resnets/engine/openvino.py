@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from resnets.engine.freeze import checked
+from resnets.engine.frozen import checked
 from resnets.engine.onnx import export, need
 from resnets.nn import ResNet
 

@@ -40,18 +40,18 @@ def chosen(spec: Spec, batch: int, size: int | tuple[int, int] | None = None) ->
         "optimizer", "fused" if fused else "default", "one pass over the weights" if fused else "mps has no other"
     )
     room = available(device)
-    foretold = fastest(spec, batch, size, room)
+    foretold = fastest(spec, batch, size, room, device.type)
     known = "unknown" if room is None else f"{room >> 20:,} MiB"
     fits = "" if foretold.fits(room) else "; none fits"
     why = f"takes {foretold.added >> 20:,} MiB more with batches of {batch}; available: {known}{fits}"
     yield Line("memory", foretold.mode, why)
     if foretold.mode == "min":
-        lengths = segments(spec)
+        lengths = segments(spec, device.type)
         units = f"{min(lengths)} to {max(lengths)} units"
         yield Line("segments", str(len(lengths)), f"of {units}, all but the last run again in the backward pass")
     with torch.device("meta"):
         net = ResNet(spec)
-    choices = [choose(unit, foretold.mode) for unit in net.units]  # type: ignore[arg-type]
+    choices = [choose(unit, foretold.mode, device=device.type) for unit in net.units]  # type: ignore[arg-type]
     first = 0
     for (runner, reason), alike in groupby(choices, key=lambda choice: (choice.runner, choice.reason)):
         last = first + len(list(alike)) - 1

@@ -56,9 +56,9 @@ def fitting(
     room = available(device)
     if room is not None and device.type == "cpu":
         room //= int(os.environ.get("LOCAL_WORLD_SIZE", workers.world))
-    if first is not None and forecast(spec, batch, size, first).fits(room):
+    if first is not None and forecast(spec, batch, size, first, device=device.type).fits(room):
         return first
-    chosen = fastest(spec, batch, size, room)
+    chosen = fastest(spec, batch, size, room, device.type)
     if not chosen.fits(room):
         warn(_too_much(chosen, room))
     return chosen.mode
