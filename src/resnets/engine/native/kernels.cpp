@@ -98,7 +98,7 @@ class Sums {
   public:
     Sums(const Sink& sink, int64_t channels, int64_t threads)
         : to(sink.sums), count(to ? 2 * channels : 0), rows(count * threads) {}
-    float* begin(int64_t) {
+    float* begin() {
         float* part = sums_memory.get(count + 1);
         memset(part, 0, count * sizeof(float));
         return part;
@@ -364,7 +364,38 @@ void transform_gradient(const Tiling& t, const float* band, size_t first, size_t
     }
 }
 
-constexpr size_t PIECE = 768, BLOCK = 48;  // pixels of 1x1 convolutions: between sums in double, and at once
+// --- pixel by pixel: 1x1 convolutions and passes ------------------------------------------------------
+
+constexpr size_t BLOCK = 48;  // pixels at once, and between sums in double
+
+// A block of pixels as they come in: where they lie, or in a thread's own memory.
+const float* block_of(const Source& s, size_t pixel, size_t count, size_t channels, Scratch& memory) {
+    if (s.way == RAW) return s.x + pixel * channels;
+    float* block = memory.get(BLOCK * channels);
+    fetch(s, pixel, count, channels, block);
+    return block;
+}
+
+// What work(pixel, count) makes of each block goes out.
+template <typename Work>
+void in_blocks(const Shape& s, size_t channels, const Sink& sink, Work work) {
+    size_t pixels = s.n * s.height * s.width;
+    Sums sums(sink, channels, s.threads);
+    with_sink(sink, [&](auto end, auto summed) {
+        parallel(s.threads, (pixels + BLOCK - 1) / BLOCK, [&](int64_t me, int64_t from, int64_t to) {
+            float* part = sums.begin();
+            for (size_t at = from * BLOCK; at < to * BLOCK && at < pixels; at += BLOCK) {
+                size_t count = pixels - at < BLOCK ? pixels - at : BLOCK;
+                const float* v = work(at, count);
+                for (size_t i = 0; i < count; i++)
+                    for (size_t c = 0; c < channels; c += L)
+                        write<end(), summed()>(sink, (at + i) * channels + c, c, channels, load(v + i * channels + c), part);
+                if (summed()) sums.piece_done(me, part);
+            }
+        });
+    });
+    sums.finish();
+}
 
 }  // namespace
 
@@ -411,7 +442,7 @@ void conv3x3(const Shape* shape, const Source* source, const float* filters, con
             float* band = padded_memory.get((2 * t.band + 2) * t.across() * s.into);
             float* in = left_memory.get(16 * group * s.into);
             float* out = right_memory.get(16 * group * s.out);
-            float* part = sums.begin(me);
+            float* part = sums.begin();
             for (int64_t piece = from; piece < to; piece++) {
                 size_t image = piece / t.bands, first = piece % t.bands * t.band;
                 size_t last = first + t.band < t.rows ? first + t.band : t.rows;
@@ -485,29 +516,11 @@ void conv3x3_filters_gradient(const Shape* shape, const Source* source, const So
 // A 1x1 convolution by `filters` [in][out] in panels.
 void conv1x1(const Shape* shape, const Source* source, const float* filters, const Sink* sink) {
     const Shape s = *shape;
-    size_t pixels = s.n * s.height * s.width;
-    Sums sums(*sink, s.out, s.threads);
-    with_sink(*sink, [&](auto end, auto summed) {
-        parallel(s.threads, (pixels + PIECE - 1) / PIECE, [&](int64_t me, int64_t from, int64_t to) {
-            float* in = left_memory.get(BLOCK * s.into);
-            float* out = right_memory.get(BLOCK * s.out);
-            float* part = sums.begin(me);
-            for (int64_t piece = from; piece < to; piece++) {
-                size_t last = (piece + 1) * PIECE < pixels ? (piece + 1) * PIECE : pixels;
-                for (size_t at = piece * PIECE; at < last; at += BLOCK) {
-                    size_t count = last - at < BLOCK ? last - at : BLOCK;
-                    const float* x = source->x + at * s.into;
-                    if (source->way != RAW) fetch(*source, at, count, s.into, in), x = in;
-                    multiply(count, x, s.into, filters, s.out, out);
-                    for (size_t i = 0; i < count; i++)
-                        for (int64_t c = 0; c < s.out; c += L)
-                            write<end(), summed()>(*sink, (at + i) * s.out + c, c, s.out, load(out + i * s.out + c), part);
-                    if (summed()) sums.piece_done(me, part);
-                }
-            }
-        });
+    in_blocks(s, s.out, *sink, [&](size_t at, size_t count) {
+        float* out = right_memory.get(BLOCK * s.out);
+        multiply(count, block_of(*source, at, count, s.into, left_memory), s.into, filters, s.out, out);
+        return static_cast<const float*>(out);
     });
-    sums.finish();
 }
 
 // The gradient of 1x1 filters [out][in].
@@ -516,13 +529,10 @@ void conv1x1_filters_gradient(const Shape* shape, const Source* source, const So
     size_t pixels = s.n * s.height * s.width, matrix = s.into * s.out;
     std::vector<float> all(s.threads * matrix);
     parallel(s.threads, (pixels + BLOCK - 1) / BLOCK, [&](int64_t me, int64_t from, int64_t to) {
-        float* in = left_memory.get(BLOCK * s.into);
-        float* out = right_memory.get(BLOCK * s.out);
         for (int64_t block = from; block < to; block++) {
             size_t at = block * BLOCK, count = pixels - at < BLOCK ? pixels - at : BLOCK;
-            const float *x = source->x + at * s.into, *g = gradient->x + at * s.out;
-            if (source->way != RAW) fetch(*source, at, count, s.into, in), x = in;
-            if (gradient->way != RAW) fetch(*gradient, at, count, s.out, out), g = out;
+            const float* x = block_of(*source, at, count, s.into, left_memory);
+            const float* g = block_of(*gradient, at, count, s.out, right_memory);
             add_outer(count, x, s.into, g, s.out, all.data() + me * matrix);
         }
     });
@@ -537,27 +547,8 @@ void conv1x1_filters_gradient(const Shape* shape, const Source* source, const So
 // A map from a source to a sink, pixel by pixel (`into` channels).
 void pass(const Shape* shape, const Source* source, const Sink* sink) {
     const Shape s = *shape;
-    size_t pixels = s.n * s.height * s.width;
-    Sums sums(*sink, s.into, s.threads);
-    with_sink(*sink, [&](auto end, auto summed) {
-        parallel(s.threads, (pixels + PIECE - 1) / PIECE, [&](int64_t me, int64_t from, int64_t to) {
-            float* in = left_memory.get(BLOCK * s.into);
-            float* part = sums.begin(me);
-            for (int64_t piece = from; piece < to; piece++) {
-                size_t last = (piece + 1) * PIECE < pixels ? (piece + 1) * PIECE : pixels;
-                for (size_t at = piece * PIECE; at < last; at += BLOCK) {
-                    size_t count = last - at < BLOCK ? last - at : BLOCK;
-                    const float* x = source->x + at * s.into;
-                    if (source->way != RAW) fetch(*source, at, count, s.into, in), x = in;
-                    for (size_t i = 0; i < count; i++)
-                        for (int64_t c = 0; c < s.into; c += L)
-                            write<end(), summed()>(*sink, (at + i) * s.into + c, c, s.into, load(x + i * s.into + c), part);
-                    if (summed()) sums.piece_done(me, part);
-                }
-            }
-        });
-    });
-    sums.finish();
+    in_blocks(s, s.into, *sink,
+              [&](size_t at, size_t count) { return block_of(*source, at, count, s.into, left_memory); });
 }
 
 // BN of a batch as max(a x + d, 0) wants it, from the sums of x and x x over `pixels`: the mean and the inverse of the
