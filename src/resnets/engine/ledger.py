@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from resnets.engine.arena import shared
 from resnets.engine.lean import lean_act, passing
 from resnets.engine.plan import choose
 from resnets.engine.segments import Part
@@ -61,6 +62,7 @@ class Counted(NamedTuple):
     units: tuple[Part, ...]
     end: Part
     room: int  # for maps that pass
+    tidy: bool  # maps have places in the arena, which has no holes
     pixels: int
 
 
@@ -73,6 +75,7 @@ def count(spec: Spec, memory: str, device: str = "cpu") -> Counted:
     side = 2 ** (spec.halvings + 1)
     with torch.random.fork_rng(devices=()):  # for the dropout shortcut
         passing.clear()
+        given = shared.given
         stem, *short, end = _measured(spec, memory, side, device)
         room = passing.room.nbytes
         passing.clear()
@@ -81,7 +84,7 @@ def count(spec: Spec, memory: str, device: str = "cpu") -> Counted:
     for n in spec.blocks:
         own = [next(rest) for _ in range(min(n, _UNITS))]
         units += own + [own[-1]] * (n - len(own))
-    return Counted(stem, tuple(units), end, room, _IMAGES * side**2)
+    return Counted(stem, tuple(units), end, room, shared.given > given, _IMAGES * side**2)
 
 
 def _measured(spec: Spec, memory: str, side: int, device: str) -> list[Part]:

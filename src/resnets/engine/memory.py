@@ -9,7 +9,7 @@ import torch
 
 from resnets.engine import MODES
 from resnets.engine.available import held
-from resnets.engine.ledger import count
+from resnets.engine.ledger import Counted, count
 from resnets.engine.segments import Part, cut, peak
 from resnets.errors import UserError, one_of
 from resnets.nn import ResNet
@@ -17,7 +17,8 @@ from resnets.spec import Spec
 
 _COPIES = 3  # of the weights: themselves, their gradients, their momentum
 _OBJECTS = 40 << 10  # a layer: modules, nodes of the graph, state of the optimizer
-_HOLES = 3  # units' worth of them: glibc does not find the place of a freed map again while the maps beside it live
+_HOLES = {"fast": 3, "lean": 3, "min": 4}  # units' worth of them, where the C library's heap places the maps
+_ALONE = 1  # unit's worth of maps that PyTorch's own convolutions make, where the arena places the others
 _USABLE = 0.9  # of the memory there is
 
 
@@ -55,8 +56,8 @@ def forecast(
         if isinstance(number, bool) or not isinstance(number, int) or number < 1:
             raise UserError(f"{name} must be a whole number of at least 1, not {number!r}.")
     counted = count(spec, "fast" if mode == "fast" else "lean", device)
-    units = (Part(0, cut(counted.units)[1], 0),) if mode == "min" else counted.units
-    holes = _HOLES * max(unit.kept + unit.passing for unit in counted.units)
+    units = (Part(0, _cut(counted)[1], 0),) if mode == "min" else counted.units
+    holes = (_ALONE if counted.tidy else _HOLES[mode]) * max(unit.kept + unit.passing for unit in counted.units)
     maps = counted.room + peak([counted.stem, *units]) + holes
     return Forecast(mode, held(), _weights(spec), maps * batch * height * width // counted.pixels)
 
@@ -74,7 +75,12 @@ def fastest(
 
 def segments(spec: Spec, device: str = "cpu") -> tuple[int, ...]:
     """How many units each segment of the mode "min" has."""
-    return cut(count(spec, "lean", device).units)[0]
+    return _cut(count(spec, "lean", device))[0]
+
+
+def _cut(counted: Counted) -> tuple[tuple[int, ...], int]:
+    """The heap leaves a hole beside each input that stays while others come and go."""
+    return cut(counted.units, places=1 if counted.tidy else 2)
 
 
 @lru_cache

@@ -6,8 +6,6 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import NamedTuple
 
-_PLACES = 2  # of a segment's input: its own, and beside it one that the heap does not find again
-
 
 class Part(NamedTuple):
     """What a unit costs in training, in bytes."""
@@ -26,25 +24,26 @@ def peak(units: Sequence[Part]) -> int:
     return most
 
 
-def cut(units: Sequence[Part]) -> tuple[tuple[int, ...], int]:
+def cut(units: Sequence[Part], places: int = 1) -> tuple[tuple[int, ...], int]:
     """The lengths of the segments that hold least, and how much that is.
 
-    A segment holds the inputs of the segments up to it, and its own units while it is run again. There are about
-    as many segments as units in each, and more units in one where the maps are small.
+    A segment holds the inputs of the segments up to it, each taking so many places of its size, and its own units
+    while it is run again. There are about as many segments as units in each, and more units in one where the maps are
+    small.
     """
     least, most = max(unit.kept + unit.passing for unit in units), peak(units)
-    limit = least + bisect_left(range(least, most), True, key=lambda limit: _within(units, limit) is not None)
-    return tuple(_within(units, limit) or [len(units)]), limit
+    limit = least + bisect_left(range(least, most), True, key=lambda limit: _within(units, limit, places) is not None)
+    return tuple(_within(units, limit, places) or [len(units)]), limit
 
 
-def _within(units: Sequence[Part], limit: int) -> list[int] | None:
+def _within(units: Sequence[Part], limit: int, places: int) -> list[int] | None:
     """Segments as long as the limit allows, or None where not even one unit fits."""
     lengths = [0]
     inputs = inside = 0
     for i, unit in enumerate(units):
         if lengths[-1] and inputs + inside + unit.kept + unit.passing > limit:
             lengths.append(0)
-            inputs, inside = inputs + _PLACES * units[i - 1].output, 0
+            inputs, inside = inputs + places * units[i - 1].output, 0
         if inputs + inside + unit.kept + unit.passing > limit:
             return None
         lengths[-1] += 1

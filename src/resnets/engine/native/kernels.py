@@ -10,6 +10,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from resnets.engine.arena import empty_map
+
 _Pointer, _Number = ctypes.c_void_p, ctypes.c_int64
 RAW, ACT, LINEAR, RELU, AFFINE = range(5)  # ways in
 PLAIN, ADD, ADD_RELU, MASK = range(4)  # ways out
@@ -131,7 +133,7 @@ class Kernels:
     ) -> tuple[Tensor, Tensor | None]:
         """A map from source to sink; without `keep` only its sums are made, with `over` it takes the place of x."""
         x = source.x
-        y = x if over else torch.empty_like(x) if keep else x.new_empty(0)
+        y = x if over else empty_map(x.shape) if keep else x.new_empty(0)
         sums = _sums(x.shape[1]) if sink.sums else None
         shape, left, right = _shape(x, x.shape[1], x.shape[1]), source.raw(), _sink(sink, y if keep else None, sums)
         getattr(self._library, "pass")(ctypes.byref(shape), ctypes.byref(left), ctypes.byref(right))
@@ -146,7 +148,7 @@ class Kernels:
         if backward:
             into, out = out, into
         n, _, height, width = source.x.shape
-        y = torch.empty((n, out, height, width), memory_format=torch.channels_last)
+        y = empty_map((n, out, height, width))
         sums = _sums(out) if sink.sums else None
         shape, left, right = _shape(source.x, into, out), source.raw(), _sink(sink, y, sums)
         convolve = self._library.conv3x3 if side == 3 else self._library.conv1x1

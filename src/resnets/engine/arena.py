@@ -1,0 +1,84 @@
+"""Memory for maps, kept in the process and used again.
+
+The C library's heap does not find the place of a freed map again while the maps beside it live: to align a map it asks
+for some bytes more than it will use, and the place is short of these. A network whose maps come and go by the hundred
+then takes up to twice what it holds. Here a map's place is as large as the map, and free neighbours are joined.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+import threading
+import weakref
+from bisect import bisect
+from collections import deque
+
+import torch
+from torch import Tensor
+
+_REGION = 256 << 20  # bytes asked of the system at a time; pages that nobody has touched cost nothing
+_ALIGNED = 64
+
+
+class Arena:
+    """Regions of memory, and the places in them that are free."""
+
+    def __init__(self, region: int = _REGION) -> None:
+        self.region = region
+        self.regions: list[Tensor] = []  # never given back
+        self.free: list[tuple[int, int]] = []  # addresses and sizes, in order
+        self.returned: deque[tuple[int, int]] = deque()  # by maps that died, at any moment and in any thread
+        self.given = 0  # maps so far
+        self.lock = threading.Lock()
+
+    def empty(self, shape: tuple[int, ...]) -> Tensor:
+        """A float32 map in channels_last, with anything in it."""
+        _, c, h, w = shape
+        length = max(4 * math.prod(shape), 1)
+        size = -(-length // _ALIGNED) * _ALIGNED
+        with self.lock:
+            at = self._take(size)
+            self.given += 1
+        place = (ctypes.c_char * length).from_address(at)
+        weakref.finalize(place, self._return, at, size).atexit = False  # holds the arena, too, while the map lives
+        storage = torch.frombuffer(place, dtype=torch.uint8).untyped_storage()  # keeps `place` as long as it lives
+        return torch.empty(0).set_(storage, 0, shape, (c * h * w, 1, w * c, c))
+
+    def _return(self, at: int, size: int) -> None:
+        self.returned.append((at, size))
+
+    def _take(self, size: int) -> int:
+        """The lowest place that is large enough, so that fresh pages are touched last."""
+        while self.returned:
+            self._give(*self.returned.popleft())
+        for i, (at, room) in enumerate(self.free):
+            if room >= size:
+                self.free[i : i + 1] = [(at + size, room - size)] if room > size else []
+                return at
+        fresh = torch.empty(max(self.region, size), dtype=torch.uint8)
+        self.regions.append(fresh)
+        self._give(fresh.data_ptr(), fresh.numel())
+        return self._take(size)
+
+    def _give(self, at: int, size: int) -> None:
+        """A free place, joined with those that it touches."""
+        i = bisect(self.free, (at, size))
+        if i < len(self.free) and self.free[i][0] == at + size:
+            size += self.free.pop(i)[1]
+        if i > 0 and sum(self.free[i - 1]) == at:
+            i -= 1
+            before, more = self.free.pop(i)
+            at, size = before, size + more
+        self.free.insert(i, (at, size))
+
+
+shared = Arena()
+
+
+def empty_map(shape: tuple[int, ...]) -> Tensor:
+    """A float32 map in channels_last on the CPU. `RESNETS_KEEP_MEMORY=0` leaves it to the system, as all memory."""
+    if os.environ.get("RESNETS_KEEP_MEMORY") == "0":
+        return torch.empty(shape, memory_format=torch.channels_last)
+    return shared.empty(shape)
