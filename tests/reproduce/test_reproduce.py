@@ -10,10 +10,11 @@ import pytest
 from resnets import UserError
 from resnets.cli import main
 from resnets.data.synthetic import synthetic
+from resnets.paper import comparison
 from resnets.paper.outcomes import read
 from resnets.paper.rows import Row
 from resnets.paper.tables import EXPERIMENTS
-from resnets.reproduce import comparison, pricing, results, running
+from resnets.reproduce import pricing, results, running
 from resnets.reproduce.budgets import BUDGETS
 from resnets.reproduce.images import first_tested, images_of, smaller
 from resnets.reproduce.plan import Source, job
@@ -205,7 +206,7 @@ def test_ranks_are_compared_within_one_protocol(tmp_path):
         result = {"recipe": {"validation": 0}, "runs": [{"result": {"test": {"error": cell.value.error + 40}}}]}
         scaled = ("160it for 64000it",) if i >= 6 else ("700it for 64000it",)
         found[cell.row.name] = comparison.Outcome(cell.row.name, "hour", scaled, 81.0, result)
-    assert list(comparison.correlations(EXPERIMENTS["table3"], found)) == [
+    assert list(map(str, comparison.correlations(EXPERIMENTS["table3"], found))) == [
         "rank correlation with the paper over 6 rows on cifar10: +1.00"
     ]
 

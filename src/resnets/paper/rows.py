@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 
@@ -38,6 +39,11 @@ class Value:
     std: float | None = None
     fails: bool = False  # the paper's word for a test error above 20 %
 
+    @property
+    def rank(self) -> float | None:
+        """What puts it in order among others: a failure is worse than every error."""
+        return math.inf if self.fails else self.error
+
     def __str__(self) -> str:
         if self.fails:
             return "fails"
@@ -55,6 +61,10 @@ class Cell:
     row: Row | None
     value: Value = Value()
     test: str = ""  # how ImageNet is tested
+
+    @property
+    def full_label(self) -> str:
+        return f"{self.label}, {self.test}" if self.test else self.label
 
 
 @dataclass(frozen=True)

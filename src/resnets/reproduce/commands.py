@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from resnets.paper import comparison
 from resnets.paper.observations import OBSERVATIONS, verdict
 from resnets.paper.outcomes import Outcome, read
 from resnets.paper.rows import Experiment, Row
 from resnets.paper.tables import EXPERIMENTS
-from resnets.reproduce import comparison, results
+from resnets.reproduce import results
 from resnets.reproduce.budgets import BUDGETS, budget_of
 from resnets.reproduce.plan import Job, Plan, experiments_of, plan, rows_of
 from resnets.text import clock, print_table

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from resnets.paper.outcomes import Outcome
 from resnets.paper.ranks import spearman
 from resnets.paper.rows import Cell, Experiment
 
 HEADER = ("row", "the paper", "ours", "training loss", "runs", "scaled besides")
+
+
+def ours(cell: Cell, found: dict[str, Outcome]) -> Outcome | None:
+    """What a cell's row came to; None where it is another system's, or has not been run."""
+    return found.get(cell.row.name) if cell.row else None
 
 
 def common(scalings: Iterable[Sequence[str]]) -> tuple[str, ...]:
@@ -26,14 +32,13 @@ def lines(experiment: Experiment, found: dict[str, Outcome]) -> tuple[list[list[
 
 
 def _line(cell: Cell, found: dict[str, Outcome], told: tuple[str, ...]) -> list[str]:
-    label = f"{cell.label}, {cell.test}" if cell.test else cell.label
-    one = found.get(cell.row.name) if cell.row else None
+    one = ours(cell, found)
     if one is None:
-        return [label, str(cell.value), "quoted" if cell.row is None else "", "", "", ""]
+        return [cell.full_label, str(cell.value), "quoted" if cell.row is None else "", "", "", ""]
     losses = [loss for loss in one.values("final") if math.isfinite(loss)]
     loss = f"{statistics.fmean(losses):.3f}" if losses else ""
     besides = ", ".join(word for word in one.scaled if word not in told)
-    return [label, str(cell.value), error_text(one), loss, str(len(one.runs)), besides]
+    return [cell.full_label, str(cell.value), error_text(one), loss, str(len(one.runs)), besides]
 
 
 def error_text(one: Outcome) -> str:
@@ -49,15 +54,25 @@ def error_text(one: Outcome) -> str:
     return f"{text} (fails)" if one.fails else text
 
 
-def correlations(experiment: Experiment, found: dict[str, Outcome]) -> Iterable[str]:
+class Correlation(NamedTuple):
+    """Of the papers' column with ours, over rows of one data set that were scaled alike."""
+
+    value: float
+    rows: int
+    data: str
+
+    def __str__(self) -> str:
+        return f"rank correlation with the paper over {self.rows} rows on {self.data}: {self.value:+.2f}"
+
+
+def correlations(experiment: Experiment, found: dict[str, Outcome]) -> Iterator[Correlation]:
     """The rank correlation with the papers' column, apart for each data set and each way of scaling."""
-    groups: dict[tuple[object, ...], list[tuple[float, float]]] = {}
+    groups: dict[tuple[str, str, tuple[str, ...]], list[tuple[float, float]]] = {}
     for cell in experiment.cells:
-        one = found.get(cell.row.name) if cell.row else None
-        theirs = math.inf if cell.value.fails else cell.value.error
+        one, theirs = ours(cell, found), cell.value.rank
         if one is not None and cell.row is not None and theirs is not None:
             pairs = groups.setdefault((cell.row.data, cell.test, one.scaled), [])
             pairs.append((theirs, statistics.median(one.values("error"))))
-    for (data, *_), pairs in groups.items():
+    for (data, _, _), pairs in groups.items():
         if (value := spearman(*zip(*pairs, strict=True))) is not None:
-            yield f"rank correlation with the paper over {len(pairs)} rows on {data}: {value:+.2f}"
+            yield Correlation(value, len(pairs), data)
