@@ -14,6 +14,8 @@ STARTUP = {
     "import resnets": ("-c", "import resnets"),
     "resnets --help": ("-m", "resnets", "--help"),
 }
+GOAL = 20  # per cent of held-out images, the end of a race
+RACE = {recipe: ("-m", "benchmarks.race", recipe) for recipe in ("cifar-paper", "cifar-quick")}
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,7 @@ class Line:
     contestants: tuple[str, ...]
     net: str = ""
     batch: int = 128
-    way: str = "kept"  # workers that stay; "fresh": a new one for each round; "process": whole processes
+    way: str = "kept"  # a name of timing.WAYS
     effort: float = 4  # seconds of a contestant's round, roughly, with its share of the start: for the time left
     rounds: int | None = None  # where a section's number is too many
     needs: Mapping[str, float] = field(default_factory=dict)  # GiB without which a contestant is left out
@@ -32,6 +34,8 @@ class Line:
 
     @property
     def name(self) -> str:
+        if self.task == "race":
+            return f"{self.net}, to {GOAL} % error"
         if self.commands:
             return "a new process"
         return f"{self.net}, batch {self.batch}" if self.net else f"{self.batch} images"
@@ -97,5 +101,6 @@ SECTIONS = {
         quick=_depth("preresnet20", "preresnet110", rounds=1),
         rounds=2,
     ),
+    "race": Section((Line("race", tuple(RACE), "preresnet20", 128, "told", 300, commands=RACE),), quick=(), rounds=1),
 }
 QUICK_ROUNDS = 3

@@ -98,13 +98,12 @@ def rotated(names: Sequence[str], by: int) -> list[str]:
 
 def measure(line: Line, rounds: int, tick: Tick) -> dict[str, dict[str, Any]]:
     """What each contestant came to in each round, or the reason why it did not take part."""
-    way = {"process": _processes, "fresh": _anew}.get(line.way, _kept)
     found: dict[str, dict[str, Any]] = {}
     for name, needs in line.needs.items():
         free = available()
         if free is not None and needs > free / GIB:
             found[name] = {"reason": f"needs about {needs:g} GiB of memory, and {free / GIB:.1f} GiB are free"}
-    way(line, rounds, found, tick)
+    WAYS[line.way](line, rounds, found, tick)
     return {name: found[name] for name in line.contestants}
 
 
@@ -147,13 +146,26 @@ def _processes(line: Line, rounds: int, found: dict[str, dict[str, Any]], tick: 
                 tick()
 
 
+def _told(line: Line, rounds: int, found: dict[str, dict[str, Any]], tick: Tick) -> None:
+    """Whole processes that time themselves: their last line is an answer."""
+    for i in range(rounds):
+        for name in rotated(line.contestants, i):
+            if "reason" not in found.get(name, {}):
+                _ask(name, lambda words=line.commands[name]: json.loads(_output(words).splitlines()[-1]), found)  # type: ignore[misc]
+            tick()
+
+
 def _run(words: Sequence[str]) -> dict[str, Any]:
     began = time.perf_counter()
+    _output(words)
+    return {"seconds": time.perf_counter() - began}
+
+
+def _output(words: Sequence[str]) -> str:
     done = subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True, check=False)
-    seconds = time.perf_counter() - began
     if done.returncode:
         raise AbsentError((done.stderr.strip().splitlines() or [f"ended with code {done.returncode}"])[-1])
-    return {"seconds": seconds}
+    return done.stdout
 
 
 def _ask(name: str, question: Callable[[], dict[str, Any]], found: dict[str, dict[str, Any]]) -> None:
@@ -166,6 +178,9 @@ def _ask(name: str, question: Callable[[], dict[str, Any]], found: dict[str, dic
     held = found.setdefault(name, {})
     for key, value in told.items():
         held.setdefault(key, []).append(value)
+
+
+WAYS = {"kept": _kept, "fresh": _anew, "process": _processes, "told": _told}
 
 
 def load() -> float | None:

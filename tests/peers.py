@@ -4,24 +4,12 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from types import ModuleType
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-
-def import_torchvision() -> ModuleType:
-    """torchvision, also where its compiled part does not load.
-
-    It then fails for want of two operators that only detection needs; declaring them, without a body, is enough.
-    """
-    try:
-        return importlib.import_module("torchvision")
-    except RuntimeError:
-        for name in ("nms", "qnms"):
-            torch.library.define(f"torchvision::{name}", "(Tensor boxes, Tensor scores, float overlap) -> Tensor")
-        return importlib.import_module("torchvision")
+from benchmarks.peers import import_torchvision
 
 
 def build(library: str, name: str, **options: object) -> nn.Module:

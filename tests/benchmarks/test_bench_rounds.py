@@ -104,7 +104,8 @@ def test_lines_are_saved_one_by_one_each_with_its_origin(tmp_path):
 
 def test_the_plan():
     full, quick = command.plan(None, False, None), command.plan(None, True, None)
-    assert {section for section, _, _ in full} == {section for section, _, _ in quick} == set(table.SECTIONS)
+    assert {section for section, _, _ in full} == set(table.SECTIONS)
+    assert {section for section, _, _ in quick} == set(table.SECTIONS) - {"race"}  # which takes minutes
     assert max(rounds for _, _, rounds in quick) <= 3
     assert {rounds for _, _, rounds in command.plan("step,data", False, 5)} == {5}
     with pytest.raises(UserError, match="did you mean memory"):
@@ -128,3 +129,16 @@ def test_a_small_run_from_the_command_to_the_table(tmp_path, monkeypatch, capsys
     assert "times as fast as PIL" in shown.out
     assert "100 %" in shown.err
     assert ratios.lines(tmp_path, "data")["128 images"]["contestants"]["ours"]["seconds"]
+
+
+def test_a_race_is_timed_by_its_runners():
+    commands = {
+        "slow": ("-c", "print('on the way'); print('{\"seconds\": 9.0, \"epochs\": 4}')"),
+        "fast": ("-c", "print('{\"seconds\": 3.0, \"epochs\": 1}')"),
+        "lost": ("-c", "raise SystemExit('not at 20 % after 30 epochs')"),
+    }
+    line = table.Line("race", tuple(commands), "preresnet20", way="told", commands=commands)
+    found = timing.measure(line, 2, lambda: None)
+    assert found["slow"] == {"seconds": [9.0, 9.0], "epochs": [4, 4]}
+    assert found["lost"] == {"reason": "not at 20 % after 30 epochs"}
+    assert ratios.ratio({"contestants": found}, "slow", "fast").median == 3

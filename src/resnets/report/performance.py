@@ -111,6 +111,7 @@ SECTIONS: dict[str, Callable[[Mapping[str, Line]], Table]] = {
     "data": speeds,
     "startup": speeds,
     "depth": depth,
+    "race": speeds,
 }
 
 

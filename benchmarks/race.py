@@ -1,0 +1,47 @@
+"""How long a recipe trains until a given share of held-out images is wrong: `python -m benchmarks.race RECIPE`.
+
+The papers' recipe keeps its learning rate for half of its length, so it is tested four times an epoch and stops as soon
+as it is there. Ours decays over its length, so its length is chosen beforehand and only its end counts. Both train by
+the same engine, and only the time of training counts. Prints one line of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+
+from benchmarks.lines import GOAL
+from resnets.data import load
+from resnets.engine.allocator import keep_freed_memory
+from resnets.training.loop import Trainer
+from resnets.training.recipe import recipe_of
+from resnets.zoo import spec_of
+
+HELD_OUT = 5000
+GIVEN = 30  # epochs, to get there
+QUICK = "3ep"
+
+
+def race(name: str) -> dict[str, float]:
+    own = name == "cifar-quick"
+    recipe = recipe_of(name, validation=HELD_OUT, **({"length": QUICK} if own else {}))
+    keep_freed_memory()
+    trainer = Trainer(spec_of("preresnet20"), load("cifar10", None), recipe, seed=0)
+    epoch = len(trainer.labels) // recipe.batch
+    steps, tested = (trainer.schedule.total,) * 2 if own else (GIVEN * epoch, epoch // 4)
+    seconds = 0.0
+    for step in range(1, steps + 1):
+        began = time.perf_counter()
+        trainer.step(step - 1)
+        seconds += time.perf_counter() - began
+        if step % tested == 0:
+            error = trainer.score(*trainer.held).error
+            print(f"{name}: {step / epoch:.2f} epochs, {error:.2f} %", file=sys.stderr, flush=True)
+            if error <= GOAL:
+                return {"seconds": seconds, "epochs": step / epoch, "error": error}
+    raise SystemExit(f"not at {GOAL} % after {steps / epoch:.0f} epochs")
+
+
+if __name__ == "__main__":
+    print(json.dumps(race(sys.argv[1])))
