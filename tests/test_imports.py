@@ -24,6 +24,7 @@ ALLOWED = {
     "evaluate": {"errors", "spec", "zoo", "nn", "data", "engine", "interop"},
     "runs": {"errors", "spec", "training"},  # recipes are data
     "training": {
+        "analysis",
         "errors",
         "atomic",
         "text",

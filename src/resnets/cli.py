@@ -174,6 +174,13 @@ def _train(commands: Commands) -> None:
     parser.add_argument(
         "--log-every", type=_positive, default=50, help="steps between lines of metrics (50)", metavar="N"
     )
+    parser.add_argument(
+        "--every",
+        type=_positive,
+        default=0,
+        help="measure the signal along the units every N steps; 'resnets analyze RUN' shows it",
+        metavar="N",
+    )
     parser.add_argument("--tensorboard", action="store_true", help="write event files too")
     parser.add_argument("--quiet", action="store_true", help="show no progress")
     recipe = parser.add_argument_group("recipe", "what differs from the named recipe")
@@ -215,7 +222,8 @@ def _train(commands: Commands) -> None:
     parser.set_defaults(run=run)
 
 
-_TRAIN = ("out", "curve", "test", "device", "engine", "memory", "checkpoint_every", "log_every", "tensorboard", "quiet")
+_TRAIN = ("out", "curve", "test", "device", "engine", "memory", "checkpoint_every", "log_every", "every",
+          "tensorboard", "quiet")  # fmt: skip
 
 
 def _eval(commands: Commands) -> None:

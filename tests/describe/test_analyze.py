@@ -11,6 +11,7 @@ from resnets.cli import main
 from resnets.data import load
 from resnets.data.augment import Normalize
 from resnets.data.draws import order
+from resnets.describe.logged import LOGGED_KEY
 from resnets.describe.thinned import KEY, thinned
 
 SMALL = ["--widths", "4,8", "--blocks", "2", "--data", "synthetic:64", "--batch", "8", "--device", "cpu"]
@@ -21,6 +22,7 @@ def run(tmp_path_factory):
     """A finished run with an averaged network."""
     return resnets.train(
         "preresnet20", "synthetic:64", "cifar-quick", length="2ep", batch=32, normalize="pixel", ema=0.9, quiet=True,
+        every=2,
         out=tmp_path_factory.mktemp("runs"), network={"widths": (4, 8), "blocks": 2}, device="cpu",
     )  # fmt: skip
 
@@ -78,6 +80,22 @@ def test_a_run_is_measured_where_it_ended_and_along_the_way(run, capsys):
     assert initial["maps"]["rms"] != pytest.approx(final["maps"]["rms"])
     (file,) = analyses(capsys, str(run.weights), "--batch", "8", "--device", "cpu")
     assert file["maps"] == last["maps"]
+
+
+def test_what_a_run_measured_along_training_is_shown(run, capsys):
+    assert main(["analyze", str(run.path), *SMALL[4:], "--along"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.count(", measured along training 3 times:") == 1
+    assert shown.count(LOGGED_KEY) == 1
+    table = shown.partition("3 times:")[2].splitlines()
+    rows = [line.split() for line in table[3:9]]
+    assert [row[:2] for row in rows] == [[step, size] for step in "024" for size in "12"]
+    lines = [line for line in run.metrics() if line["kind"] == "signal"]
+    assert [float(row[2]) for row in rows] == pytest.approx([v for line in lines for v in line["rms"]], rel=1e-2)
+    assert main(["analyze", str(run.path), *SMALL[4:], "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["logged"] == {run.path.name: lines}
+    assert main(["analyze", "preresnet20", *SMALL]) == 0
+    assert "along training" not in capsys.readouterr().out
 
 
 def test_an_unfinished_run_is_measured_at_its_newest_checkpoint(run, tmp_path, capsys):

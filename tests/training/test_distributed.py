@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(not (dist.is_available() and dist.is_gloo_availa
 RECIPE = {"length": "16it", "batch": "48", "warmup": "0it", "milestones": "", "lr": "0.02", "validation": "40"}
 RECIPE |= {"sizes": "16@0", "ema": "0.5"}
 COMMAND = ["train", "preresnet20", "--data", "synthetic:256", "--widths", "4,8,8", "--blocks", "1", "--quiet"]
-COMMAND += ["--curve", "--log-every", "1", "--checkpoint-every", "0"]
+COMMAND += ["--curve", "--log-every", "1", "--every", "8", "--checkpoint-every", "0"]
 COMMAND += [word for field, value in RECIPE.items() for word in (f"--{field}", value)]
 TORCHRUN = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--max-restarts", "3"]
 
@@ -34,7 +34,7 @@ TORCHRUN = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-
 def alone(out, **changes):
     """The same in this process."""
     recipe = {**RECIPE, "batch": 48, "lr": 0.02, "validation": 40, "ema": 0.5}
-    return tiny.train_tiny(out, **{**recipe, "curve": True, "log_every": 1, **changes})
+    return tiny.train_tiny(out, **{**recipe, "curve": True, "log_every": 1, "every": 8, **changes})
 
 
 def environment(**changes):
@@ -85,6 +85,12 @@ def test_two_processes_train_as_one_that_takes_the_batch_in_two_halves(two, tmp_
     for name, tensor in theirs.items():
         if "running" not in name and "tracked" not in name:
             torch.testing.assert_close(ours[name], tensor, rtol=1e-3, atol=1e-3)
+
+
+def test_the_first_process_measures_the_signal(two, tmp_path):
+    ours, theirs = ([line for line in r.metrics() if line["kind"] == "signal"] for r in (two, alone(tmp_path)))
+    assert [line["step"] for line in ours] == [0, 8, 16]
+    assert ours[0] == theirs[0]
 
 
 def test_bn_over_the_whole_batch_gives_another_curve_that_begins_close(two, tmp_path):

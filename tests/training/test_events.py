@@ -15,13 +15,16 @@ def test_event_files_repeat_the_metrics(tmp_path):
     pytest.importorskip("tensorboard", reason="TensorBoard is not installed")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    run = train_tiny(tmp_path, tensorboard=True)
+    run = train_tiny(tmp_path, tensorboard=True, every=5)
     events = EventAccumulator(str(run.path / "tensorboard")).Reload()
     for kind, name in (("train", "loss"), ("train", "lr"), ("epoch", "error"), ("test", "error")):
         lines = [(line["step"], line[name]) for line in run.metrics() if line["kind"] == kind]
         found = [(event.step, event.value) for event in events.Scalars(f"{kind}/{name}")]
         assert [step for step, _ in found] == [step for step, _ in lines]
         assert [value for _, value in found] == pytest.approx([value for _, value in lines], rel=1e-6)
+    last = [line["rms"] for line in run.metrics() if line["kind"] == "signal"][-1]
+    found = [events.Scalars(f"signal/rms/{size}")[-1].value for size in (1, 2, 3)]
+    assert found == pytest.approx(last, rel=1e-6), "a curve for each size of the maps"
 
 
 def test_a_missing_extra_is_named(tmp_path, monkeypatch):

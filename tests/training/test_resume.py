@@ -33,6 +33,7 @@ JOBS = {
         "validation": 40,
         "precise_bn": 100,
         "curve": True,
+        "every": 4,
     },
     "gates, scaled gradients": {
         "model": "resnet20",

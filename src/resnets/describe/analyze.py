@@ -18,6 +18,7 @@ from resnets.atomic import write_atomically
 from resnets.data import load as load_data
 from resnets.data.draws import order
 from resnets.data.images import Images
+from resnets.describe.logged import LOGGED_KEY, logged, print_logged
 from resnets.describe.thinned import KEY, print_propagation
 from resnets.engine.device import choose
 from resnets.errors import UserError, one_of
@@ -72,9 +73,12 @@ def analyze_command(
         results.append({"label": case.label, "data": images.name, "seed": seed, **found.to_dict()})
         if not as_json:
             print_propagation(case.label, images.name, found)
+    along_training = logged(words)
     if not as_json:
-        print(KEY)
-    everything = {"analyses": results, "provenance": provenance()}
+        for name, lines in along_training.items():
+            print_logged(name, lines)
+        print(f"{KEY}\n{LOGGED_KEY}" if along_training else KEY)
+    everything = {"analyses": results, "logged": along_training, "provenance": provenance()}
     if as_json:
         print_json(everything)
     if out is not None:

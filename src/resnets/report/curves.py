@@ -24,6 +24,8 @@ def series(run: Run) -> dict[str, tuple[list[int], list[float]]]:
     found: dict[str, tuple[list[int], list[float]]] = {}
     for line in run.metrics():
         kind = line["kind"]
+        if kind == "signal":  # which has no error
+            continue
         values = {"loss": line["loss"], "training": line["error"]} if kind == "train" else {kind: line["error"]}
         for name, value in values.items():
             if name != "epoch":

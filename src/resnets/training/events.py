@@ -21,8 +21,10 @@ def writer_of(run: Run, tensorboard: bool) -> Callable[[dict[str, Any]], None]:
 
     def write(line: dict[str, Any]) -> None:
         for name, value in line.items():
-            if name not in ("kind", "step") and isinstance(value, (int, float)):
-                events.add_scalar(f"{line['kind']}/{name}", value, line["step"])
+            numbers = {f"/{i}": v for i, v in enumerate(value, 1)} if isinstance(value, list) else {"": value}
+            for which, number in numbers.items():  # a list has one for each size of the maps
+                if name not in ("kind", "step") and isinstance(number, (int, float)):
+                    events.add_scalar(f"{line['kind']}/{name}{which}", number, line["step"])
         events.flush()
 
     return write

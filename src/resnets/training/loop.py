@@ -17,8 +17,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
+from resnets.analysis.propagation import cheap
 from resnets.data.augment import Augment, Normalize
-from resnets.data.draws import draws
+from resnets.data.draws import draws, order
 from resnets.data.images import Images
 from resnets.data.stream import Stream
 from resnets.engine import prepare
@@ -33,6 +34,7 @@ from resnets.training.recipe import Recipe
 from resnets.training.schedule import Schedule
 
 _DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+_WATCHED = 32  # images on which the signal is measured
 _SPLIT_SEED = 0  # one validation set for all seeds, so that they can be compared
 
 
@@ -161,9 +163,10 @@ class Trainer:
             at = index.to(self.device)
             images.append(augment(self.images.index_select(0, at), index, epoch))
             labels.append(self.labels.index_select(0, at))
-        x = torch.cat(images)
-        layout = torch.channels_last if self.recipe.channels_last else torch.contiguous_format
-        return x.contiguous(memory_format=layout), torch.cat(labels)
+        return self._laid_out(torch.cat(images)), torch.cat(labels)
+
+    def _laid_out(self, x: Tensor) -> Tensor:
+        return x.contiguous(memory_format=torch.channels_last if self.recipe.channels_last else torch.contiguous_format)
 
     def _noise(self, step: int, part: int) -> int:
         return int(draws("noise", self.seed, step, np.array([self.workers.rank << 32 | part]))[0] >> np.uint64(1))
@@ -205,6 +208,11 @@ class Trainer:
         for name, tensor in self.net.state_dict().items():
             if not tensor.isfinite().all():
                 raise NotFiniteError(name, last, self.schedule.lr(last))
+
+    def signal(self) -> dict[str, list[float | None]]:
+        """How signals travel through the net now, on training images as they are; it leaves no trace."""
+        index = torch.from_numpy(order(len(self.images), 0, 0)[:_WATCHED]).to(self.device)
+        return cheap(self.net, self._laid_out(self.normalize(self.images.index_select(0, index))))
 
     @property
     def tested(self) -> nn.Module:

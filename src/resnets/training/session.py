@@ -45,6 +45,7 @@ def train(
     memory: str = "auto",
     checkpoint_every: float = 60.0,
     log_every: int = 50,
+    every: int = 0,
     tensorboard: bool = False,
     quiet: bool = False,
     data_dir: str | Path | None = None,
@@ -55,8 +56,9 @@ def train(
 
     `network` holds changes to the named network (`{"order": "bn_after_add"}`), `changes` are fields of the
     recipe (`lr=0.05`). The test set is used once, at the end, and after every epoch if `curve` asks for it; no
-    choice is ever made by it. `checkpoint_every` is in seconds. `engine` and `memory` say how it is computed here
-    (see `resnets.engine.prepare`) and are no part of the run.
+    choice is ever made by it. `checkpoint_every` is in seconds. `every` so many steps, and at both ends, the signal
+    along the units is measured and logged. `engine` and `memory` say how it is computed here (see
+    `resnets.engine.prepare`). None of these four is a part of the run.
     """
     chosen = recipe_of(recipe, **changes)
     mode.check(engine, memory)
@@ -84,7 +86,9 @@ def train(
         trainer = Trainer(spec, images, chosen, seed, device=place, workers=workers, **how)
         for reason in mode.fallbacks(trainer.prepared):
             tell(f"some units run plain: {reason}.")
-        session = _Session(run, trainer, curve=curve, test=test, log_every=log_every, every=checkpoint_every)
+        session = _Session(
+            run, trainer, curve=curve, test=test, log_every=log_every, checkpoint_every=checkpoint_every, every=every
+        )
         session.begin(identity, how)
         if session.step:
             tell(f"resuming {run.path} at step {session.step:,} of {trainer.schedule.total:,}.")
@@ -111,9 +115,20 @@ def _spec(model: str | Spec, changes: dict[str, Any], images: Images) -> Spec:
 class _Session:
     """What one process does with a run."""
 
-    def __init__(self, run: Run, trainer: Trainer, *, curve: bool, test: bool, log_every: int, every: float) -> None:
+    def __init__(
+        self,
+        run: Run,
+        trainer: Trainer,
+        *,
+        curve: bool,
+        test: bool,
+        log_every: int,
+        checkpoint_every: float,
+        every: int,
+    ) -> None:
         self.run, self.trainer, self.workers = run, trainer, trainer.workers
-        self.curve, self.test, self.log_every, self.every = curve, test, log_every, every
+        self.curve, self.test = curve, test
+        self.log_every, self.checkpoint_every, self.every = log_every, checkpoint_every, every
         self.step = 0
         self.lines = 0  # of metrics
         self.scores: dict[str, tuple[int, dict[str, Any]]] = {}  # the newest of each split, with its step
@@ -168,6 +183,8 @@ class _Session:
         stream, total = self.trainer.stream, self.trainer.schedule.total
         logged, began = self.step, time.monotonic()
         saved_at = began
+        if self.every and self.step == 0:
+            self._signal()
         with stopping() as asked:
             while self.step < total:
                 step = self.step
@@ -182,9 +199,11 @@ class _Session:
                     logged, began = self.step, now
                 if ends_epoch:
                     self._epoch(step)
+                if self.every and (self.step % self.every == 0 or self.step == total):
+                    self._signal()
                 self.shown.advance(self.step)
                 stop = asked()
-                if stop or time.monotonic() - saved_at >= self.every or self.step == total:
+                if stop or time.monotonic() - saved_at >= self.checkpoint_every or self.step == total:
                     self._keep(step)
                     saved_at = time.monotonic()
                 if stop:
@@ -211,6 +230,12 @@ class _Session:
             self._score("validation", base)
         if self.curve:
             self._score("test", base)
+
+    def _signal(self) -> None:
+        """How the signal travels after this step. Only BN that is synchronised needs all processes for it."""
+        if self.workers.first or self.trainer.recipe.sync_bn:
+            base = {"step": self.step, "epoch": self._epochs(self.step - 1)}
+            self._write({"kind": "signal", **base, **self.trainer.signal()})
 
     def _score(self, split: str, base: dict[str, Any]) -> dict[str, Any]:
         data = self.trainer.data
