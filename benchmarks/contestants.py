@@ -16,6 +16,7 @@ from torch.nn import functional
 from benchmarks import batches, peers, roofline
 from resnets.engine import prepare
 from resnets.engine.allocator import keep_freed_memory
+from resnets.engine.memory import forecast
 from resnets.nn import ResNet
 from resnets.nn import build as build_net
 
@@ -45,6 +46,13 @@ def _inputs(job: Job) -> tuple[torch.Tensor, torch.Tensor]:
 
 def _ours(job: Job) -> ResNet:
     return build_net(peers.same(job.net), seed=0)
+
+
+def foretold(job: Job) -> int | None:
+    """What our forecast says of a process that is about to train; it speaks of our own modes alone."""
+    if job.task != "step" or job.contestant not in MODES:
+        return None
+    return forecast(peers.same(job.net), job.batch, mode=job.contestant).total
 
 
 # --- training: forward, loss, backward, update ------------------------------------------------

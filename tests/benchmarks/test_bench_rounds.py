@@ -134,7 +134,7 @@ def test_a_small_run_from_the_command_to_the_table(tmp_path, monkeypatch, capsys
 def test_a_race_is_timed_by_its_runners():
     commands = {
         "slow": ("-c", "print('on the way'); print('{\"seconds\": 9.0, \"epochs\": 4}')"),
-        "fast": ("-c", "print('{\"seconds\": 3.0, \"epochs\": 1}')"),
+        "fast": ("-c", 'print(\'{"seconds": 3.0, "epochs": 1}\')'),
         "lost": ("-c", "raise SystemExit('not at 20 % after 30 epochs')"),
     }
     line = table.Line("race", tuple(commands), "preresnet20", way="told", commands=commands)

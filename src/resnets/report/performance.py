@@ -55,15 +55,18 @@ def steps(section: Mapping[str, Line]) -> Table:
 
 
 def memory(section: Mapping[str, Line]) -> Table:
-    """A contestant a row: its peak, and what it gains over timm in memory and in time."""
+    """A contestant a row: its peak, the forecast's share of it, and what it gains over timm in memory and in time."""
     rows = []
     for name, line in section.items():
         for who in line["contestants"]:
             peak = values(line, who, "peak")
             gib = Spread.of([p / GIB for p in peak]) if peak else None
+            said = values(line, who, "foretold")
+            share = Spread.of([s / p for s, p in zip(said, peak, strict=True)]) if said and peak else None
             gains = [ratio(line, "timm", who, key) for key in ("peak", "seconds")]
-            rows.append([name, label(who), *map(_cell, (gib, *gains))])
-    return ["network", "how", "peak, GiB", "times less memory than timm", "times as fast as timm"], rows
+            rows.append([name, label(who), *map(_cell, (gib, share, *gains))])
+    header = ["network", "how", "peak, GiB", "foretold, share of it", "times less memory than timm"]
+    return [*header, "times as fast as timm"], rows
 
 
 def depth(section: Mapping[str, Line]) -> Table:

@@ -190,6 +190,6 @@ def _smaller(paper: Spec, spec: Spec) -> Iterable[str]:
 def _shorter(theirs: Recipe, ours: Recipe) -> Iterable[str]:
     if ours.length != theirs.length:
         yield f"{ours.length} for {theirs.length}"
-    for field in ("batch", "pad", "warmup", "milestones"):
+    for field in ("batch", "lr", "pad", "warmup", "milestones"):
         if (value := getattr(ours, field)) != getattr(theirs, field):
             yield f"{field} {value or 'none'}"
