@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from resnets.errors import UserError
+from resnets.errors import DivergedError, UserError
 from resnets.spec import Conv1x1, Dropout, ExclusiveGate, Identity, Plain, Scale, ShortcutGate, Spec
 from resnets.zoo import list_models, spec_of
 
@@ -36,6 +36,7 @@ _LAZY = {  # what imports torch, and where it lives
 
 __all__ = [
     "Conv1x1",
+    "DivergedError",
     "Dropout",
     "ExclusiveGate",
     "Identity",

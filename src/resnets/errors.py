@@ -1,9 +1,10 @@
-"""The one exception that a user's mistake raises."""
+"""The one exception that a user's mistake raises, and its kinds that a program may want to tell apart."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from pathlib import Path
 
 
 class UserError(ValueError):
@@ -11,6 +12,14 @@ class UserError(ValueError):
 
     The command line prints it without a traceback and exits with code 2.
     """
+
+
+class DivergedError(UserError):
+    """A run ended in a number that is not finite. `why` says where, `path` is the run's folder."""
+
+    def __init__(self, path: Path, why: str, advice: str) -> None:
+        super().__init__(f"{why}; {advice}")
+        self.path, self.why = path, why
 
 
 def one_of(what: str, value: object, known: Iterable[str]) -> UserError:

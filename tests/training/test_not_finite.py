@@ -9,7 +9,7 @@ import torch
 
 from resnets import runs
 from resnets.cli import main
-from resnets.errors import UserError
+from resnets.errors import DivergedError, UserError
 from resnets.training import checkpoint
 from resnets.training.loop import Trainer
 
@@ -32,9 +32,11 @@ def whole(run):
 @pytest.mark.parametrize("checkpoint_every", [0, 3600])
 def test_a_huge_rate_stops_the_run_with_step_rate_and_checkpoint_named(tmp_path, log_every, checkpoint_every):
     """Also where the loss is logged long after it went wrong and a checkpoint was due in between."""
-    with pytest.raises(UserError) as told:
+    with pytest.raises(DivergedError) as told:
         tiny.train_tiny(tmp_path, log_every=log_every, checkpoint_every=checkpoint_every, **WILD)
     (run,) = runs.find(tmp_path)
+    assert told.value.path == run.path
+    assert str(told.value).startswith(f"{told.value.why}; the last good checkpoint")
     sentence = str(told.value)
     assert f"the last good checkpoint is {checkpoint.found(run.checkpoints)[0]}" in sentence
     step = int(re.search(r"in step (\d+) ", sentence)[1])

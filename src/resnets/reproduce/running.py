@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from resnets.data.images import Images
-from resnets.errors import UserError
+from resnets.errors import DivergedError
 from resnets.reproduce import results
 from resnets.reproduce.images import images_of
 from resnets.reproduce.plan import Job
 from resnets.reproduce.results import Failed
 from resnets.reproduce.signals import signal
-from resnets.runs import Identity, Run
-from resnets.training.loop import NotFiniteError
+from resnets.runs import Run
 from resnets.training.session import train
 
 _LOGGED = 150  # lines of metrics in a run, about
@@ -34,11 +33,8 @@ def run_seed(job: Job, seed: int, images: Images, *, out: Path, folder: Path, **
             log_every=-(-job.steps // _LOGGED),
             **options,
         )
-    except UserError as error:
-        cause = error.__context__
-        if not isinstance(cause, NotFiniteError):
-            raise
-        run = Failed(out / Identity(job.spec, images.name, images.digest, job.recipe, seed).slug, str(cause))
+    except DivergedError as error:
+        run = Failed(error.path, error.why)
     return results.add(folder, job, run, None if isinstance(run, Failed) else signal(run, images))
 
 

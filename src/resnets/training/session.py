@@ -17,7 +17,7 @@ from resnets.atomic import write_atomically, write_error
 from resnets.data import load as load_data
 from resnets.data.images import Images
 from resnets.engine.allocator import keep_freed_memory
-from resnets.errors import UserError
+from resnets.errors import DivergedError, UserError
 from resnets.interop.weights import save_weights
 from resnets.runs import Identity, Run, provenance
 from resnets.spec import Spec
@@ -170,10 +170,11 @@ class _Session:
             self._finish()
         except NotFiniteError as error:
             good = checkpoint.found(self.run.checkpoints)
-            raise UserError(
-                f"{error}; the last good checkpoint is {good[0] if good else 'missing'}; "
+            advice = (
+                f"the last good checkpoint is {good[0] if good else 'missing'}; "
                 "lower the learning rate, or lengthen the warm-up, and train anew."
-            ) from None
+            )
+            raise DivergedError(self.run.path, str(error), advice) from None
         finally:
             if self.metrics is not None:
                 with suppress(OSError):  # of a full disk, which has been told
