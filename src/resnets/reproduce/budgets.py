@@ -17,7 +17,7 @@ class Scale:
 
     layers: int | None = None
     iterations: int | None = None  # warm-up and milestones keep their shares of the training
-    batch: int | None = None  # of a row of 128; others in proportion
+    batch: int | None = None  # of a row of 128; others, and all learning rates, in proportion
     side: int | None = None  # of the images, of which also the padding keeps its share
     units: int | None = None  # at most in a stage
     thinner: int = 1  # filters are divided by this
@@ -57,20 +57,20 @@ BUDGETS: dict[str, Budget] = {
             "about a day a table on two cores: a tenth of the schedule, images of 16x16",
             seeds=2,
             scales=(
-                Scale(layers=164, iterations=6400, side=16),
+                Scale(layers=164, iterations=6400, side=16, recipe=(("warmup", "400it"),)),
                 Scale(iterations=1600, batch=64, side=16, seeds=1, recipe=(("warmup", "160it"), ("milestones", ""))),
             ),
             curve=True,
         ),
         Budget(
             "hour",
-            "about an hour a table on two cores: 700 iterations of batch 64, images of 16x16",
+            "about an hour a table on two cores: 1,000 iterations of batch 32, images of 16x16, half the filters",
             seeds=2,
-            scales=(
-                Scale(layers=164, iterations=700, batch=64, side=16),
+            scales=(  # docs/decisions/0007-hour-budget.md
+                Scale(layers=164, iterations=1000, batch=32, side=16, thinner=2, recipe=(("warmup", "100it"),)),
                 Scale(
-                    iterations=160, batch=32, side=16, seeds=1, tested=2000,
-                    recipe=(("warmup", "20it"), ("milestones", "")),
+                    iterations=300, batch=32, side=16, seeds=1, tested=2000,
+                    recipe=(("warmup", "30it"), ("milestones", "")),
                 ),
             ),
         ),

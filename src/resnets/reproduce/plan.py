@@ -147,6 +147,7 @@ def _recipe(row: Row, scale: Scale, source: Source, budget: Budget) -> Recipe:
         base,
         name=f"{base.name}-{budget.name}",
         batch=round(base.batch * batch),
+        lr=base.lr * batch,  # as steps of smaller batches are more, and noisier
         micro_batch=round(base.micro_batch * batch),
         pad=round(base.pad * (scale.side or CIFAR_SIDE) / CIFAR_SIDE),
         validation=validation,

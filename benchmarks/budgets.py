@@ -1,0 +1,47 @@
+"""Try scaled protocols of equal cost on a few rows, to choose the budget `hour` by how far apart they put them.
+
+    python -m benchmarks.budgets [--only NAME,NAME] [--seed N]
+
+The rows are three that the paper puts in a clear order. Each protocol trains identity shortcuts for about three
+minutes on one core. Writes results/bench/budgets/<protocol>/<row>.json, as `resnets reproduce` would.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from resnets.paper.rows import Row
+from resnets.paper.tables import shortcut
+from resnets.reproduce import results
+from resnets.reproduce.budgets import Budget, Scale
+from resnets.reproduce.plan import job
+from resnets.reproduce.running import Sources, run_seed
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDER = ROOT / "results" / "bench" / "budgets"
+PROTOCOLS = {
+    "half-width": Scale(iterations=1400, batch=32, side=16, thinner=2, recipe=(("warmup", "140it"),)),
+    "8x8": Scale(iterations=1200, batch=64, side=8, recipe=(("warmup", "120it"),)),
+    "half-width-8x8": Scale(iterations=2500, batch=32, side=8, thinner=2, recipe=(("warmup", "250it"),)),
+    "56-layers": Scale(iterations=900, batch=64, side=16, units=9, recipe=(("warmup", "90it"),)),
+}
+ROWS = (Row("resnet110"), shortcut("scale:0.5:0.5"), Row("preresnet110"))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default=",".join(PROTOCOLS))
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    sources = Sources(None)
+    for name in args.only.split(","):
+        budget = Budget(name, "", 1, (PROTOCOLS[name],))
+        for row in ROWS:
+            one = job(row, budget)
+            if args.seed not in results.seeds_done(FOLDER, one):
+                run_seed(one, args.seed, sources[one], out=ROOT / "runs" / "budgets", folder=FOLDER)
+
+
+if __name__ == "__main__":
+    main()
