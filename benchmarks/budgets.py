@@ -22,7 +22,6 @@ ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "results" / "bench" / "budgets"
 PROTOCOLS = {
     "half-width": Scale(iterations=1400, batch=32, side=16, thinner=2, recipe=(("warmup", "140it"),)),
-    "8x8": Scale(iterations=1200, batch=64, side=8, recipe=(("warmup", "120it"),)),
     "half-width-8x8": Scale(iterations=2500, batch=32, side=8, thinner=2, recipe=(("warmup", "250it"),)),
     "56-layers": Scale(iterations=900, batch=64, side=16, units=9, recipe=(("warmup", "90it"),)),
 }
