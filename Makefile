@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: train test lint types format tables bench clean
+.PHONY: train test test-browser lint types format tables report bench clean
 
 # CIFAR-10 is fetched on first use. Stopped by Ctrl-C or worse, the same command goes on where it was.
 train: $(VENV)/.package
@@ -11,6 +11,12 @@ train: $(VENV)/.package
 
 test: lint types
 	$(BIN)/pytest -n auto
+
+# The page in Debian's Chromium, which is installed where there is none; that needs the rights to do so.
+test-browser: $(VENV)/.dev
+	command -v chromium || command -v google-chrome || { apt-get update && apt-get install -y chromium; }
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[browser]'
+	$(BIN)/pytest -m browser
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -26,7 +32,7 @@ format: $(VENV)/.dev
 # The environment is made anew whenever what it is made from changes.
 $(VENV)/.package: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[plot]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[plot,report]'
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.package
@@ -36,6 +42,10 @@ $(VENV)/.dev: $(VENV)/.package
 # The tables of README and docs, from results/.
 tables: $(VENV)/.package
 	$(BIN)/python -m resnets.report.tables
+
+# The papers' numbers and ours as one page, from results/.
+report: $(VENV)/.package
+	$(BIN)/resnets report results -o report.html
 
 # Ourselves beside other libraries: half an hour on a machine that does nothing else. QUICK=1: two minutes, for a look.
 bench: $(VENV)/.dev

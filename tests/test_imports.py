@@ -40,7 +40,7 @@ ALLOWED = {
         "report",
     },
     "paper": {"errors", "spec"},
-    "report": {"errors", "text", "spec", "runs", "paper"},
+    "report": {"errors", "atomic", "text", "spec", "runs", "paper"},
     "reproduce": {
         "errors",
         "text",

@@ -358,6 +358,29 @@ def _results(commands: Commands) -> None:
     parser.set_defaults(run=run)
 
 
+def _report(commands: Commands) -> None:
+    parser = commands.add_parser(
+        "report",
+        help="the papers' numbers and ours as one page",
+        description="Put the papers' tables and figures, our results and where they come from into one HTML file that "
+        "needs no network.",
+    )
+    parser.add_argument(
+        "results",
+        nargs="*",
+        help="files, or folders with all below them, that reproduce, analyze --out or results wrote (results)",
+        metavar="RESULTS",
+    )
+    parser.add_argument("-o", "--out", default="report.html", help="the page (report.html)", metavar="FILE")
+
+    def run(args: argparse.Namespace) -> None:
+        from resnets.report.commands import report_command
+
+        report_command(args.results or ["results"], args.out)
+
+    parser.set_defaults(run=run)
+
+
 def _data(commands: Commands) -> None:
     parser = commands.add_parser("data", help="get and check data", description="Get and check data.")
     actions = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=Parser, required=True)
@@ -426,7 +449,7 @@ def _positive(text: str) -> int:
     return int(text)
 
 
-COMMANDS = (_models, _info, _train, _eval, _analyze, _runs, _plot, _results, _reproduce, _data)
+COMMANDS = (_models, _info, _train, _eval, _analyze, _runs, _plot, _results, _reproduce, _report, _data)
 
 # --- running them -----------------------------------------------------------------------------
 

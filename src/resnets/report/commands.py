@@ -1,10 +1,11 @@
-"""What `resnets runs`, `resnets plot` and `resnets results` do."""
+"""What `resnets runs`, `plot`, `results` and `report` do."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
+from resnets.atomic import write_atomically
 from resnets.errors import UserError
 from resnets.report import curves, listing, results
 from resnets.runs import Run, find
@@ -45,6 +46,20 @@ def plot_command(paths: list[str], out: str) -> None:
 def results_command(paths: list[str], out: str) -> None:
     results.write(Path(out), results.collect(_runs(paths)))
     print(out)
+
+
+def report_command(paths: list[str], out: str) -> None:
+    from resnets.report.page.gathered import gather
+    from resnets.report.page.whole import page
+
+    gathered = gather([Path(path) for path in paths])
+    text = page(gathered)
+    Path(out).parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(Path(out), text.encode())
+    counts = [f"{len(gathered.found[budget])} rows at budget {budget}" for budget in gathered.budgets]
+    counts += [f"{len(gathered.analyses)} analyses", f"{len(gathered.trainings)} other trainings"]
+    others = f"; {gathered.left_out} files of other kinds left out" if gathered.left_out else ""
+    print(f"{out}: {', '.join(counts)}{others}")
 
 
 def _runs(paths: list[str]) -> list[Run]:

@@ -1,0 +1,97 @@
+"""The papers' figures from our results: training loss dashed, on a log axis to the left; error solid, to the right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from resnets.paper.comparison import error_text, ours
+from resnets.paper.outcomes import Outcome
+from resnets.paper.rows import Cell
+from resnets.paper.tables import EXPERIMENTS
+from resnets.report.page import plot
+from resnets.report.page.gathered import Gathered
+from resnets.report.page.html import Html, join, tag
+
+PANELS: dict[str, dict[str, tuple[int, ...]]] = {  # experiment -> title -> which of its cells
+    "figure1": {"": (0, 1)},
+    "figure3": {"(a)": (0, 1), "(b)": (0, 2), "(c)": (0, 3), "(d)": (0, 4)},
+    "figure6": {"left": (0, 1), "right": (2, 3)},
+    "plain-cifar": {"plain nets": (0, 1, 2, 3, 4), "residual nets": (5, 6, 7, 8, 9, 10)},
+    "gate-bias": {"": tuple(range(11))},
+}
+
+
+def section(gathered: Gathered) -> Html:
+    """Every figure, once for each budget that has a curve of it; else how to make it."""
+    return join(_experiment(name, gathered) for name in PANELS)
+
+
+def _experiment(name: str, gathered: Gathered) -> Html:
+    experiment = EXPERIMENTS[name]
+    head = tag("h3", f"{experiment.where}: {experiment.title}")
+    figures = [
+        panel(
+            f"{experiment.where} {title}".strip(), [experiment.cells[i] for i in which], gathered.found[budget], budget
+        )
+        for budget in gathered.budgets
+        if any(row.name in gathered.found[budget] for row in experiment.rows)
+        for title, which in PANELS[name].items()
+    ]
+    missing = tag("p", "Missing: ", tag("code", f"resnets reproduce {name}"), " makes it.", class_="missing")
+    return tag("section", head, tag("div", *figures, class_="figures") if figures else missing, id=f"curves-{name}")
+
+
+def panel(title: str, cells: Sequence[Cell], found: dict[str, Outcome], budget: str) -> Html:
+    there = [cell for cell in cells if ours(cell, found)]
+    absent = [cell.label for cell in cells if cell not in there]
+    if not there:
+        return tag("p", f"{title}, budget {budget}, missing: {'; '.join(absent)}.", class_="missing")
+    outcomes = [found[cell.row.name] for cell in there if cell.row]
+    data = [line for i, (cell, one) in enumerate(zip(there, outcomes, strict=True)) for line in _traces(i, cell, one)]
+    notes = [f"Budget {budget}, {_seeds(outcomes)}."]
+    if any(_at_end_alone(run, one) for one in outcomes for run in one.runs):
+        notes.append("The error was measured at the end alone (the last mark); thin: error on training batches.")
+    notes += [f"Missing: {'; '.join(absent)}."] * bool(absent)
+    return plot.figure(data, _layout(len(there)), title, " ".join(notes))
+
+
+def _seeds(outcomes: Sequence[Outcome]) -> str:
+    counts = sorted({len(one.runs) for one in outcomes})
+    return f"seeds: {' or '.join(map(str, counts)) or 'none'}, all drawn"
+
+
+def _layout(names: int) -> dict[str, Any]:
+    right = {
+        "title": {"text": "error, % (solid)"}, "overlaying": "y", "side": "right", "rangemode": "tozero",
+        "automargin": True, "zeroline": False, "showgrid": False, "tickmode": "auto",
+    }  # fmt: skip
+    return plot.layout("iterations", "training loss (dashed)", log=True, names=names, yaxis2=right)
+
+
+def _split(one: Outcome) -> str:
+    return "validation" if one.result["recipe"]["validation"] else "test"
+
+
+def _at_end_alone(run: dict[str, Any], one: Outcome) -> bool:
+    return len(run["curves"].get(_split(one), ([],))[0]) == 1
+
+
+def _traces(number: int, cell: Cell, one: Outcome) -> list[dict[str, Any]]:
+    """Of the first seed in full strength and with a name, of the others faint."""
+    split, traces = _split(one), []
+    name = f"{cell.label}: {split} error {error_text(one).replace('+-', '±')} %"
+    for run in one.runs:
+        curves, first, end = run["curves"], run is one.runs[0], _at_end_alone(run, one)
+        looks: dict[str, dict[str, Any]] = {"loss": {"line": {"dash": "dash", "width": 1.2}}}
+        if end:
+            looks["training"] = {"line": {"width": 0.7}, "mode": "lines", "yaxis": "y2"}
+        looks[split] = {"marker": {"size": 9} if end else {}, "yaxis": "y2"}
+        named = next((kind for kind in reversed(looks) if kind in curves), None)
+        for kind, look in looks.items():
+            if kind in curves:
+                what = "training loss" if kind == "loss" else f"{kind} error, %:"
+                hover = f"{plot.label(cell.label)}<br>seed {run['seed']}, iteration %{{x}}<br>{what} %{{y:.4g}}"
+                look |= {"hovertemplate": f"{hover}<extra></extra>", "opacity": 1 if first else 0.45}
+                traces.append(plot.trace(number, name, *curves[kind], showlegend=first and kind == named, **look))
+    return traces

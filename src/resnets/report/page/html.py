@@ -1,0 +1,34 @@
+"""Markup from calls. Whatever is not markup already is escaped, so that no label of a file can become any."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable
+
+_EMPTY = ("meta", "br")  # elements without an end
+
+
+class Html(str):
+    """Text that is markup already."""
+
+    __slots__ = ()
+
+
+def text(child: object) -> Html:
+    return child if isinstance(child, Html) else Html(html.escape(str(child)))
+
+
+def join(children: Iterable[object]) -> Html:
+    return Html("".join(map(text, children)))
+
+
+def tag(name: str, /, *children: object, **attributes: object) -> Html:
+    """`tag("td", "a < b", class_="missing")`; attributes that are None or False are left out."""
+    words = [name]
+    for word, value in attributes.items():
+        key = word.rstrip("_").replace("_", "-")
+        if value is True:
+            words.append(key)
+        elif value is not None and value is not False:
+            words.append(f'{key}="{html.escape(str(value))}"')
+    return Html(f"<{' '.join(words)}>{join(children)}" + ("" if name in _EMPTY else f"</{name}>"))

@@ -1,0 +1,69 @@
+"""What all figures share: their look as Plotly's JSON, and the element that holds one.
+
+Lines are told apart by marks as well as colours, and each colour is seen on white and on black: the page's style
+sheet colours the rest of a figure, so that dark mode and print need nothing drawn anew.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+from typing import Any
+
+from resnets.report.page.html import Html, tag
+
+COLOURS = ("#7d7d7d", "#d64545", "#2f83c5", "#2f9457", "#b1741a", "#9264c8")
+MARKS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star")  # one more than colours: pairs stay rare
+_ROW = 20  # pixels of a line of the legend
+
+
+def label(words: str) -> str:
+    """Words as Plotly shows them, which else reads tags in them."""
+    return html.escape(words, quote=False)
+
+
+def trace(number: int, name: str, x: list[Any], y: list[Any], **more: Any) -> dict[str, Any]:
+    """A line with a few marks on it, in the look of the number."""
+    return {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "x": x,
+        "y": y,
+        "name": label(name),
+        "legendgroup": str(number),
+        "line": {"color": COLOURS[number % len(COLOURS)], "width": 1.6, **more.pop("line", {})},
+        "marker": {
+            "color": COLOURS[number % len(COLOURS)], "symbol": MARKS[number % len(MARKS)], "size": 6, "maxdisplayed": 7,
+            **more.pop("marker", {}),
+        },
+        **more,
+    }  # fmt: skip
+
+
+def layout(x: str, y: str, *, log: bool = False, names: int = 1, **more: Any) -> dict[str, Any]:
+    axis = {"automargin": True, "zeroline": False, "exponentformat": "power"}
+    return {
+        "height": 300 + _ROW * names,
+        "margin": {"l": 50, "r": 12, "t": 32, "b": 40},
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "font": {"size": 12, "color": "#666", "family": "system-ui, sans-serif"},
+        "hovermode": "closest",
+        "xaxis": {**axis, "title": {"text": x, "standoff": 4}, "rangemode": "tozero"},
+        "yaxis": {**axis, "title": {"text": y}, **({"type": "log", "nticks": 8} if log else {"rangemode": "tozero"})},
+        "legend": {"orientation": "h", "x": 0, "y": 0, "yref": "container", "yanchor": "bottom"},
+        **more,
+    }
+
+
+def figure(data: list[dict[str, Any]], shape: dict[str, Any], title: str, caption: object = "") -> Html:
+    """A place to be drawn in, with what is to be drawn beside it."""
+    spec = json.dumps({"data": data, "layout": shape}, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+    return tag(
+        "figure",
+        tag("div", tag("noscript", "The figure is drawn by JavaScript."), role="img", aria_label=title),
+        tag("script", Html(spec), type="application/json"),
+        tag("figcaption", tag("strong", title), " ", caption),
+        class_="plot",
+        style=f"--height: {shape['height']}px",
+    )

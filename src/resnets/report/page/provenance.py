@@ -1,0 +1,72 @@
+"""Where a number comes from: one box a result, opened by the numbers made from it; in print all are open."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from resnets.report.page.html import Html, join, tag
+
+KEYS = ("command", "commit", "versions", "machine", "began")
+
+
+def button(name: str, words: str) -> Html:
+    """A number that opens the box of that name."""
+    return tag("button", words, type="button", popovertarget=_id(name), title="where this number comes from")
+
+
+def box(name: str, path: Path, result: dict[str, Any]) -> Html:
+    facts: list[tuple[str, object]] = [("file", tag("code", path))]
+    if "scaled" in result:
+        facts.append(("scaled", ", ".join(result["scaled"]) or "nothing"))
+    facts += [
+        ("data", result["data"]["name"]),
+        ("network", _words(result["network"])),
+        ("recipe", _words(result["recipe"])),
+    ]
+    runs = result["runs"]
+    facts.append(("errors", "; ".join(f"seed {run['seed']}: {_error(run['result'])}" for run in runs)))
+    for key in KEYS:
+        facts.append((key, _by_seed(key, runs)))
+    rows = join(join([tag("dt", key), tag("dd", value)]) for key, value in facts)
+    close = tag("button", "close", type="button", class_="close", popovertarget=_id(name), popovertargetaction="hide")
+    return tag(
+        "div", close, tag("h3", name), tag("dl", rows), id=_id(name), popover=True, role="dialog", aria_label=name
+    )
+
+
+def _id(name: str) -> str:
+    return "from-" + re.sub(r"[^A-Za-z0-9_.-]", "_", name)
+
+
+def _error(result: dict[str, Any]) -> str:
+    """`64.60 % of 10,000 test images (95 %: 63.66 to 65.53)`."""
+    if "failed" in result:
+        return result["failed"]
+    split = "test" if "test" in result else "validation"
+    found = result[split]
+    text = f"{found['error']:.2f} % {split} error"
+    if "images" in found and "interval" in found:
+        low, high = found["interval"]
+        text += f" of {found['images']:,} images (95 %: {low:.2f} to {high:.2f})"
+    return text
+
+
+def _by_seed(key: str, runs: list[dict[str, Any]]) -> Html:
+    """What all seeds share is said once."""
+    seeds: dict[str, list[str]] = {}
+    for run in runs:
+        value = run.get(key)
+        words = _words(value) if isinstance(value, dict) else "unknown" if value is None else str(value)
+        seeds.setdefault(words, []).append(str(run["seed"]))
+    lines = [
+        tag("div", tag("code", words), f" (seed {', '.join(which)})" if len(seeds) > 1 else "")
+        for words, which in seeds.items()
+    ]
+    return join(lines)
+
+
+def _words(values: dict[str, Any]) -> str:
+    return ", ".join(f"{key} {value if isinstance(value, str) else json.dumps(value)}" for key, value in values.items())

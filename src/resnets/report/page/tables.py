@@ -1,0 +1,151 @@
+"""The papers' tables with our values beside theirs: a column a budget, numbers with seeds and what was scaled."""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+
+from resnets.paper.agreement import AGAINST, AGREES, PARTLY, UNDECIDED, agreement
+from resnets.paper.comparison import common, correlations, error_text, ours
+from resnets.paper.observations import FAILS, HOLDS, verdicts
+from resnets.paper.observations import UNDECIDED as NOT_JUDGED
+from resnets.paper.outcomes import Outcome
+from resnets.paper.rows import Cell, Experiment
+from resnets.paper.tables import EXPERIMENTS
+from resnets.report.page import provenance
+from resnets.report.page.gathered import Gathered
+from resnets.report.page.html import Html, join, tag
+
+SIGNS = {AGREES: "✓", PARTLY: "≈", AGAINST: "✗", UNDECIDED: "?"}
+KEY = {
+    AGREES: "as the paper has it",
+    PARTLY: "in the paper's order with at least half of the rows it can be told apart from",
+    AGAINST: "not as the paper has it",
+    UNDECIDED: "the spread between seeds is too large to tell, or unknown",
+}
+_CLAIMS = re.compile("; (?=yes: |no: |not told apart: )")
+VERDICTS = {HOLDS: (AGREES, "✓"), FAILS: (AGAINST, "✗"), NOT_JUDGED: (UNDECIDED, "?")}
+TABLES = [e for e in EXPERIMENTS.values() if not e.name.startswith("figure")]  # figures repeat rows of tables
+
+
+def table(caption: str, header: list[object], rows: list[Html]) -> Html:
+    """A table that scrolls sideways by itself where the screen is narrow."""
+    head = tag("tr", *(tag("th", words, scope="col") for words in header))
+    whole = tag("table", tag("caption", caption), tag("thead", head), tag("tbody", *rows))
+    return tag("div", whole, class_="scroll", tabindex="0", role="region", aria_label=caption)
+
+
+def key() -> Html:
+    """What the signs mean."""
+    terms = [join([tag("dt", SIGNS[word], " ", word, class_=word), tag("dd", KEY[word])]) for word in SIGNS]
+    return tag("dl", *terms, class_="key")
+
+
+# --- the papers' tables -----------------------------------------------------------------------
+
+
+def section(experiment: Experiment, gathered: Gathered) -> Html:
+    budgets = gathered.budgets
+    header = ["row", "the paper", *(f"ours, budget {budget}" for budget in budgets or ["none"])]
+    told = {b: common(ours(c, gathered.found[b]).scaled for c in _there(experiment, gathered, b)) for b in budgets}  # type: ignore[union-attr]
+    rows = [_row(cell, experiment, gathered, told) for cell in experiment.cells]
+    split = "errors on held-out training images" if any(r.validation for r in experiment.rows) else "test errors"
+    notes = [
+        tag("li", f"Budget {budget}, scaled in all rows: {', '.join(told[budget]) or 'nothing'}.",
+            *(f" {line}." for line in map(_sentence, map(str, correlations(experiment, gathered.found[budget])))))
+        for budget in budgets
+        if _there(experiment, gathered, budget)
+    ]  # fmt: skip
+    if not notes:
+        notes = [tag("li", "Missing: ", tag("code", f"resnets reproduce {experiment.name}"), " runs these rows.")]
+    return tag(
+        "section",
+        tag("h3", f"{experiment.where}: {experiment.title}"),
+        table(f"{experiment.where}: {split}, %", list(header), rows),
+        tag("ul", *notes, class_="note"),
+        id=experiment.name,
+    )
+
+
+def _sentence(words: str) -> str:
+    return words[0].upper() + words[1:]
+
+
+def _there(experiment: Experiment, gathered: Gathered, budget: str) -> list[Cell]:
+    return [cell for cell in experiment.cells if ours(cell, gathered.found[budget])]
+
+
+def _row(cell: Cell, experiment: Experiment, gathered: Gathered, told: dict[str, tuple[str, ...]]) -> Html:
+    values = [_value(cell, experiment, gathered.found[b], b, told[b]) for b in gathered.budgets]
+    values = values or [_absent(cell)]
+    return tag("tr", tag("th", cell.full_label, scope="row"), tag("td", _pretty(str(cell.value)) or "-"), *values)
+
+
+def _value(cell: Cell, experiment: Experiment, found: dict[str, Outcome], budget: str, told: tuple[str, ...]) -> Html:
+    one = ours(cell, found)
+    if one is None:
+        return _absent(cell)
+    number = provenance.button(name(budget, one.row), _pretty(error_text(one)))
+    agrees = agreement(cell, experiment, found)
+    sign = tag("span", SIGNS[agrees.word], " ", agrees.word, class_="sign", title=agrees.why) if agrees else ""
+    details = [f"{len(one.runs)} seed{'s' * (len(one.runs) > 1)}"]
+    losses = [loss for loss in one.values("final") if math.isfinite(loss)]
+    if losses:
+        details.append(f"training loss {statistics.fmean(losses):.3f}")
+    details += [word for word in one.scaled if word not in told]
+    return tag("td", number, " ", sign, tag("small", ", ".join(details)), class_=agrees.word if agrees else None)
+
+
+def _absent(cell: Cell) -> Html:
+    return tag("td", "missing", class_="missing") if cell.row else tag("td", "quoted", class_="quoted")
+
+
+def _pretty(words: str) -> str:
+    return words.replace("+-", "±")
+
+
+def name(budget: str, row: str) -> str:
+    """Of a result, for its box."""
+    return f"{row}, budget {budget}"
+
+
+# --- the observations, and all at a glance ----------------------------------------------------
+
+
+def observations(gathered: Gathered) -> Html:
+    budgets = gathered.budgets
+    told = {budget: verdicts(gathered.found[budget]) for budget in budgets} or {"none": verdicts({})}
+    rows = []
+    for i, first in enumerate(next(iter(told.values()))):
+        cells = []
+        for judged in told.values():
+            style, sign = VERDICTS[judged[i].verdict]
+            reasons = tag("ul", *(tag("li", _pretty(part)) for part in _CLAIMS.split(judged[i].why)))
+            seen = tag("details", tag("summary", sign, " ", judged[i].verdict), reasons)
+            cells.append(tag("td", seen, class_=style))
+        text = tag("th", f"{first.number}. {_sentence(first.text)}", scope="row")
+        rows.append(tag("tr", text, *cells))
+    return table("The papers' observations and our verdicts", ["observation", *(f"budget {b}" for b in told)], rows)
+
+
+def glance(gathered: Gathered) -> Html:
+    """How much there is, and how it compares, in a column a budget."""
+    budgets = gathered.budgets
+    lines: dict[str, list[str]] = {"rows with results": [], "observations": []}
+    every = {row.name for experiment in EXPERIMENTS.values() for row in experiment.rows}
+    for budget in budgets:
+        found = gathered.found[budget]
+        lines["rows with results"].append(f"{len(every & set(found))} of {len(every)}")
+        judged = [told.verdict for told in verdicts(found)]
+        lines["observations"].append(", ".join(f"{judged.count(word)} {word}" for word in VERDICTS))
+        for experiment in TABLES:
+            values = [f"{c.value:+.2f} ({c.rows} rows, {c.data})" for c in correlations(experiment, found)]
+            line = lines.setdefault(f"rank correlation, {experiment.where}", [])
+            line.append("; ".join(values) or "not enough rows")
+    rows = [
+        tag("tr", tag("th", words, scope="row"), *(tag("td", value) for value in values))
+        for words, values in lines.items()
+        if any(value != "not enough rows" for value in values)
+    ]
+    return table("What there is, by budget", ["what", *(f"budget {budget}" for budget in budgets)], rows)
