@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from resnets.paper.numbers import beside
-from resnets.report import depth, performance
+from resnets.report import depth, performance, reproduced
 from resnets.runs import Summary
 from resnets.spec import Spec
 
@@ -32,7 +32,7 @@ def cifar(results: Path) -> str:
     return "\n".join(lines)
 
 
-TABLES: dict[str, Callable[[Path], str]] = {"cifar": cifar, **performance.TABLES}
+TABLES: dict[str, Callable[[Path], str]] = {"cifar": cifar, **reproduced.TABLES, **performance.TABLES}
 
 
 def filled(page: str, results: Path) -> str:
@@ -47,6 +47,7 @@ def main(root: Path) -> None:
             path.write_text(new)
             print(f"{path.relative_to(root)}: tables made anew")
     depth.draw(root / "results")
+    reproduced.draw(root / "results")
 
 
 if __name__ == "__main__":
