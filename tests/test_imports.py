@@ -21,7 +21,8 @@ ALLOWED = {
     "interop": {"errors", "atomic", "spec", "zoo", "nn"},
     "data": {"errors", "atomic", "cache"},
     "engine": {"errors", "cache", "spec", "nn"},
-    "evaluate": {"errors", "spec", "zoo", "nn", "data", "engine", "interop"},
+    "evaluate": {"errors", "atomic", "spec", "zoo", "nn", "data", "engine", "interop", "runs"},
+    "use": {"errors", "atomic", "text", "spec", "zoo", "nn", "data", "engine", "evaluate", "interop", "runs"},
     "runs": {"errors", "spec", "training"},  # recipes are data
     "training": {
         "analysis",

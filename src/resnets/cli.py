@@ -88,6 +88,13 @@ def _numbers(text: str) -> tuple[int, ...]:
         raise argparse.ArgumentTypeError(f"{text!r} is not whole numbers with commas between them") from None
 
 
+def _reals(text: str) -> tuple[float, ...]:
+    try:
+        return tuple(map(float, text.split(",")))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not numbers with commas between them") from None
+
+
 def _one_or_more(text: str) -> int | tuple[int, ...]:
     numbers = _numbers(text)
     return numbers if len(numbers) > 1 else numbers[0]
@@ -230,11 +237,23 @@ def _eval(commands: Commands) -> None:
     parser = commands.add_parser(
         "eval",
         help="the test error of a run or of a file of weights",
-        description="The test error of a run, of a weights file of ours, or of another library's with --network.",
-        usage="%(prog)s [options] RUN_OR_WEIGHTS",
+        description="The test error of a run, of a weights file of ours, or of another library's with --network; of "
+        "several of them as an ensemble, whose answers are averaged. Pictures are seen as the file says, or by one of "
+        "the papers' protocols.",
+        usage="%(prog)s [options] RUN_OR_WEIGHTS ...",
     )
-    parser.add_argument("path", help="the folder of a run, or a file of weights", metavar="RUN_OR_WEIGHTS")
+    parser.add_argument("paths", nargs="+", help="the folder of a run, or a file of weights", metavar="RUN_OR_WEIGHTS")
     _data_options(parser, None)
+    views = parser.add_argument_group("protocol", "the views of a picture over which answers are averaged")
+    views.add_argument("--crop", help="a centre crop and the shorter side it is from: 224@256, 320@320", metavar="N@M")
+    views.add_argument("--ten-crop", action="store_true", help="centre and corners, each also mirrored")
+    views.add_argument(
+        "--multi-scale",
+        type=_numbers,
+        help="whole pictures with these shorter sides: 224,256,384,480,640",
+        metavar="N,N",
+    )
+    views.add_argument("--average", default="softmax", help="of softmax, or of logits (softmax)", metavar="WHAT")
     parser.add_argument("--network", help="the network in another library's file: resnet20", metavar="NAME")
     parser.add_argument("--source", default="auto", help="whose weights the file must hold", metavar="LIBRARY")
     parser.add_argument(
@@ -249,14 +268,16 @@ def _eval(commands: Commands) -> None:
         default="auto",
         help="plain, frozen, onnxruntime or openvino (auto: frozen on a CPU, else plain)",
     )
+    parser.add_argument("-o", "--out", help="write the result as JSON, with where it came from", metavar="FILE")
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_network_options(parser)
 
     def run(args: argparse.Namespace) -> None:
         from resnets.evaluate.commands import eval_command
+        from resnets.evaluate.protocol import Protocol
 
         eval_command(
-            args.path,
+            args.paths,
             data=args.data,
             data_dir=args.dir,
             network=args.network,
@@ -264,10 +285,44 @@ def _eval(commands: Commands) -> None:
             source=args.source,
             per=args.normalize,
             precise=args.precise_bn,
+            protocol=Protocol(args.crop, args.ten_crop, args.multi_scale, args.average),
             device=args.device,
             engine=args.engine,
+            out=args.out,
             as_json=args.json,
         )
+
+    parser.set_defaults(run=run)
+
+
+def _import(commands: Commands) -> None:
+    parser = commands.add_parser(
+        "import",
+        help="turn another library's weights into a file that says all about itself",
+        description="Turn another library's weights into a safetensors file with the network, the classes' names, the "
+        "preprocessing and the origin inside, so that eval, predict and export need no further words. Weights of "
+        "torchvision, timm and akamaster, and Keras's ResNet-50 of 2015 as a package of TensorFlow.js.",
+        usage="%(prog)s [options] SOURCE -o FILE",
+    )
+    parser.add_argument("source", help="a file of weights; a package's folder, .tgz or model.json", metavar="SOURCE")
+    parser.add_argument("-o", "--out", required=True, help="the file to write", metavar="FILE")
+    parser.add_argument("--network", help="the network in another library's file: resnet50", metavar="NAME")
+    parser.add_argument("--source", dest="library", default="auto", help="whose weights it must be", metavar="LIBRARY")
+    parser.add_argument(
+        "--classes", help='JSON with the classes\' names: a list, or {"0": [FOLDER, NAME], ...}', metavar="FILE"
+    )
+    parser.add_argument(
+        "--mean", type=_reals, help="of R, G, B in 0 to 1, as trained: 0.485,0.456,0.406", metavar="X,X,X"
+    )
+    parser.add_argument("--std", type=_reals, help="of R, G, B, as trained: 0.229,0.224,0.225", metavar="X,X,X")
+    parser.add_argument("--crop", help="the crop and the shorter side to test with: 224@256", metavar="N@M")
+    add_network_options(parser)
+
+    def run(args: argparse.Namespace) -> None:
+        from resnets.use.importing import import_command
+
+        given = {name: getattr(args, name) for name in ("network", "library", "classes", "mean", "std", "crop")}
+        import_command(args.source, args.out, changes=network_changes(args), **given)
 
     parser.set_defaults(run=run)
 
@@ -449,7 +504,7 @@ def _positive(text: str) -> int:
     return int(text)
 
 
-COMMANDS = (_models, _info, _train, _eval, _analyze, _runs, _plot, _results, _reproduce, _report, _data)
+COMMANDS = (_models, _info, _train, _eval, _import, _analyze, _runs, _plot, _results, _reproduce, _report, _data)
 
 # --- running them -----------------------------------------------------------------------------
 

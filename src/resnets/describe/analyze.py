@@ -22,7 +22,8 @@ from resnets.describe.logged import LOGGED_KEY, logged, print_logged
 from resnets.describe.thinned import KEY, print_propagation
 from resnets.engine.device import choose
 from resnets.errors import UserError, one_of
-from resnets.evaluate.commands import Subject, normalization, subject
+from resnets.evaluate.subject import Subject, normalization, subject
+from resnets.interop.about import About, Preprocessing
 from resnets.interop.files import read, read_metadata
 from resnets.nn import ResNet, build
 from resnets.report.propagation import draw, plotting
@@ -67,7 +68,7 @@ def analyze_command(
     for case in cases:
         images = get(data or case.data or "cifar10")
         given = case.make(images)
-        if images.name == given.data and images.digest != given.digest:
+        if images.name == given.about.data and images.digest != given.about.digest:
             print(f"resnets: warning: this {images.name} is not what {case.label} was trained on.", file=sys.stderr)
         found = measure(given, images, batch=batch, batches=batches, seed=seed, statistics=statistics, device=place)
         results.append({"label": case.label, "data": images.name, "seed": seed, **found.to_dict()})
@@ -179,7 +180,7 @@ def _run_cases(run: Run, along: bool) -> Iterator[Case]:
         checkpoints.pop(result["steps"], None)  # that network is the final one
     if along:
         start = partial(build, identity.spec, seed=identity.seed)
-        yield Case(f"{name}, initial", identity.data, lambda _: _of_run(identity, start()))
+        yield Case(f"{name}, initial", identity.data, lambda images: _of_run(identity, start(), images))
     steps = sorted(checkpoints)
     for step in steps if along else steps[-1:] if result is None else []:
         make = partial(_checkpointed, identity, checkpoints[step])
@@ -193,8 +194,9 @@ def _checkpointed(identity: Identity, path: Path, images: Images) -> Subject:
     tensors, net = read(path).tensors, build(identity.spec)
     prefix = "average." if any(name.startswith("average.") for name in tensors) else "net."
     net.load_state_dict({k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)})
-    return _of_run(identity, net)
+    return _of_run(identity, net, images)
 
 
-def _of_run(identity: Identity, net: ResNet) -> Subject:
-    return Subject(net, net.spec.name, identity.data, identity.digest, identity.recipe.normalize)
+def _of_run(identity: Identity, net: ResNet, images: Images) -> Subject:
+    read = Preprocessing(images.mean, images.std, identity.recipe.normalize)
+    return Subject(net, net.spec.name, About(preprocessing=read, data=identity.data, digest=identity.digest))

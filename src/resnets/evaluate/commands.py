@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import sys
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from resnets.atomic import write_atomically
+from resnets.data import Console
 from resnets.data import load as load_data
 from resnets.data.augment import Normalize
 from resnets.data.images import Images
@@ -19,68 +20,13 @@ from resnets.engine.device import choose
 from resnets.engine.inference import chosen, inference
 from resnets.errors import UserError
 from resnets.evaluate.error import Score, evaluate
+from resnets.evaluate.labelled import InMemory, folder
+from resnets.evaluate.members import Member
 from resnets.evaluate.precise_bn import precise_bn
-from resnets.interop.files import read_metadata
-from resnets.interop.weights import layout_in, load, load_weights
-from resnets.nn import ResNet, build
-from resnets.zoo import spec_of
+from resnets.evaluate.protocol import Protocol, assess
+from resnets.evaluate.subject import Subject, normalization, subject
 
 BATCH = 500
-
-
-@dataclass(frozen=True)
-class Subject:
-    """A network to test, with what its file says about its data."""
-
-    net: ResNet
-    what: str  # a sentence for the reader
-    data: str | None = None  # its name, and the hash of its pixels and labels
-    digest: str | None = None
-    normalize: str = "channel"
-    mean_std: tuple[tuple[float, ...], tuple[float, ...]] | None = None
-
-
-def subject(path: Path, network: str | None, changes: dict[str, Any], source: str) -> Subject:
-    """The network of a run's folder, of a weights file of ours, or of another library's with the network named."""
-    if path.is_dir():
-        if not (path / "final.safetensors").exists():
-            raise UserError(f"{path} has no final.safetensors: the run is not finished, or it is no run.")
-        path = path / "final.safetensors"
-    metadata = read_metadata(path)
-    if "resnets.spec" in metadata:
-        if network or changes:
-            raise UserError(f"{path} says itself what its network is; leave out --network and what differs from it.")
-        given = json.loads(metadata.get("preprocessing", "{}"))
-        known = (tuple(given["mean"]), tuple(given["std"])) if given else None
-        data = json.loads(metadata.get("run", "{}")).get("data", {})
-        net = load(path)
-        return Subject(
-            net,
-            f"{net.spec.name} from {path}",
-            data.get("name"),
-            data.get("digest"),
-            given.get("normalize", "channel"),
-            known,
-        )
-    if network is None:
-        raise UserError(
-            f"{path} does not say which network it holds; name it with --network, as in --network resnet20."
-        )
-    layout = layout_in(path, source)
-    spec = spec_of(network, **changes)
-    # Another library's conventions are followed where the user has not decided otherwise.
-    spec = dataclasses.replace(spec, **{k: v for k, v in layout.fitted(spec).items() if k not in changes})
-    net = build(spec)
-    return Subject(net, str(load_weights(net, path, source)), mean_std=layout.mean_std)
-
-
-def normalization(given: Subject, images: Images, per: str | None) -> Normalize:
-    """As the weights were trained, unless the user says otherwise."""
-    kind = per or given.normalize
-    if kind == "channel" and per is None and given.mean_std is not None:
-        mean, std = (torch.tensor(values).view(-1, 1, 1) for values in given.mean_std)
-        return Normalize(mean, std)
-    return Normalize.of(images, kind)
 
 
 def score(
@@ -94,14 +40,6 @@ def score(
 ) -> Score:
     """The error on the test images; `precise` takes BN's statistics from that many training images first."""
     net, normalize = given.net.to(device), normalization(given, images, per).to(device)
-    channels = images.train_images.shape[1]
-    if channels != net.spec.in_channels:
-        raise UserError(f"{images.name} has {channels} channels and {net.spec.name} reads {net.spec.in_channels}.")
-    if images.num_classes != net.spec.num_classes:
-        raise UserError(
-            f"{images.name} has {images.num_classes} classes and {net.spec.name} tells {net.spec.num_classes} apart; "
-            "choose the data that it was trained on with --data."
-        )
     net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     if precise:
         count = min(precise, len(images.train_images))
@@ -117,8 +55,33 @@ def score(
     )
 
 
+def _require_fitting(given: Subject, images: Images) -> None:
+    spec, channels = given.net.spec, images.train_images.shape[1]
+    if channels != spec.in_channels:
+        raise UserError(f"{images.name} has {channels} channels and {spec.name} reads {spec.in_channels}.")
+    if images.num_classes != spec.num_classes:
+        raise UserError(
+            f"{images.name} has {images.num_classes} classes and {spec.name} tells {spec.num_classes} apart; "
+            "choose the data that it was trained on with --data."
+        )
+    if images.name == given.about.data and images.digest != given.about.digest:
+        print(f"resnets: warning: this {images.name} is not what {given.what} was trained on.", file=sys.stderr)
+
+
+def require_alike(subjects: Sequence[Subject]) -> None:
+    """Networks that answer together must mean the same by their outputs."""
+    first = subjects[0]
+    for other in subjects[1:]:
+        counts = [given.net.spec.num_classes for given in (first, other)]
+        names = [given.about.classes for given in (first, other)]
+        if counts[0] != counts[1]:
+            raise UserError(f"{first.what} has {counts[0]} classes and {other.what} has {counts[1]}: test them apart.")
+        if all(names) and names[0] != names[1]:
+            raise UserError(f"{first.what} and {other.what} have other classes, or in another order: test them apart.")
+
+
 def eval_command(
-    path: str,
+    paths: Sequence[str],
     *,
     data: str | None,
     data_dir: str | None,
@@ -127,22 +90,71 @@ def eval_command(
     source: str,
     per: str | None,
     precise: int,
+    protocol: Protocol,
     device: str,
     engine: str,
+    out: str | None,
     as_json: bool,
 ) -> None:
     keep_freed_memory()
     place = choose(device)
     means = chosen(engine, place)
-    given = subject(Path(path), network, changes, source)
-    images = load_data(data or given.data or "cifar10", data_dir)
-    if images.name == given.data and images.digest != given.digest:
-        print(f"resnets: warning: this {images.name} is not the one that {path} was trained on.", file=sys.stderr)
-    found = score(given, images, per=per, precise=precise, device=place, engine=means)
+    subjects = [subject(Path(path), network, changes, source) for path in paths]
+    require_alike(subjects)
+    first, spec = subjects[0], subjects[0].net.spec
+    name = data or first.about.data or ("cifar10" if spec.stem == "cifar" else None)
+    if name is None:
+        raise UserError(f"say what to test {first.what} on: --data FOLDER, with a folder of pictures for each class.")
+    images = None if Path(name).is_dir() else load_data(name, data_dir)
+    if images is None and (per or precise):
+        raise UserError("--normalize and --precise-bn take statistics of training images, which a folder has not.")
+    for given in subjects:
+        if images is not None:
+            _require_fitting(given, images)
+    if images is not None and len(subjects) == 1 and not protocol.asked:
+        found, how = score(first, images, per=per, precise=precise, device=place, engine=means), "whole images"
+    else:
+        if precise:
+            raise UserError("--precise-bn goes with one network and whole images.")
+        pictures = InMemory(images) if images else folder(Path(name), first.about, spec.num_classes, spec.in_channels)
+        members = [member(given, protocol, means, place, normalization(given, images, per)) for given in subjects]
+        with Console().task(f"testing on {pictures.name}", len(pictures)) as advance:
+            found = assess(members, pictures, average=protocol.average, advance=advance)
+        how = "; ".join(dict.fromkeys(str(member.views) for member in members))
+    about = {
+        "network": spec.to_dict(),
+        **({"networks": [given.net.spec.to_dict() for given in subjects]} if len(subjects) > 1 else {}),
+        "data": images.name if images else name,
+        "engine": means,
+        "views": how,
+        "average": protocol.average,
+    }
+    result = {**about, **found.to_dict()}
+    if out:
+        _write(Path(out), {**result, "weights": [dict(given.about.provenance) for given in subjects]})
     if as_json:
-        about = {"network": given.net.spec.to_dict(), "data": images.name, "engine": means}
-        print(json.dumps({**about, **found.to_dict()}, indent=2))
+        print(json.dumps(result, indent=2))
         return
-    print(given.what)
-    print(f"{given.net.spec.name} on {images.name}: {found}")
-    print(f"that is {100 - found.error:.2f} % right")
+    for given in subjects:
+        print(given.what)
+    print(f"{' and '.join(given.net.spec.name for given in subjects)} on {about['data']}, {how}: {found}")
+    right = f"that is {100 - found.error:.2f} % right"
+    if five := found.top5:
+        print(f"the true class not among the first five: {five}")
+        right += f", {100 - five.error:.2f} % among the first five"
+    print(right)
+
+
+def member(
+    given: Subject, protocol: Protocol, engine: str, device: torch.device, normalize: Normalize | None = None
+) -> Member:
+    """A network that is ready to see pictures, by default as its file says."""
+    net = given.net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    normalize = normalize or normalization(given)
+    return Member(inference(net, engine, device), normalize.to(device), protocol.views(given.preprocessing), device)
+
+
+def _write(path: Path, result: dict[str, Any]) -> None:
+    from resnets.runs import provenance
+
+    write_atomically(path, (json.dumps({**result, **provenance()}, indent=1) + "\n").encode())

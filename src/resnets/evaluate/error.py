@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,6 +20,7 @@ class Score:
     images: int
     wrong: int
     loss: float
+    wrong5: int | None = None  # the true class is not among the first five, where that was asked
 
     @property
     def error(self) -> float:
@@ -29,17 +30,31 @@ class Score:
     @property
     def interval(self) -> tuple[float, float]:
         """Wilson's 95 % interval of the error in per cent."""
-        n, p, z = self.images, self.wrong / self.images, 1.959963984540054
-        middle = (p + z * z / (2 * n)) / (1 + z * z / n)
-        half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-        return 100 * max(middle - half, 0.0), 100 * min(middle + half, 1.0)
+        return wilson(self.wrong, self.images)
+
+    @property
+    def top5(self) -> Score | None:
+        """The same with a picture wrong only where the true class is not among the first five."""
+        return None if self.wrong5 is None else Score(self.images, self.wrong5, self.loss)
 
     def to_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "error": self.error, "interval": list(self.interval)}
+        given = {"images": self.images, "wrong": self.wrong, "loss": self.loss}
+        found = {**given, "error": self.error, "interval": list(self.interval)}
+        if five := self.top5:
+            found["top5"] = {"wrong": five.wrong, "error": five.error, "interval": list(five.interval)}
+        return found
 
     def __str__(self) -> str:
         low, high = self.interval
         return f"error {self.error:.2f} % (95 % interval {low:.2f} to {high:.2f}, {self.wrong} of {self.images} wrong)"
+
+
+def wilson(wrong: int, images: int) -> tuple[float, float]:
+    """Wilson's 95 % interval of a share, in per cent."""
+    n, p, z = images, wrong / images, 1.959963984540054
+    middle = (p + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    return 100 * max(middle - half, 0.0), 100 * min(middle + half, 1.0)
 
 
 def evaluate(

@@ -1,0 +1,1 @@
+"""Networks at work: weights taken in, pictures recognised, networks handed on."""
