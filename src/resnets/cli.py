@@ -17,10 +17,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from resnets import __version__
 from resnets.engine import MODES
 from resnets.errors import UserError, one_of
+from resnets.interop.pretrained import DEFAULT
 from resnets.spec import KERNELS, ORDERS, RESIZES, SHARES, SHORTCUTS, STEMS, STRIDES, Spec
 from resnets.training.recipe import CHOICES, RECIPES, Recipe
 
 if TYPE_CHECKING:
+    from resnets.evaluate.protocol import Protocol
+
     Commands = argparse._SubParsersAction["Parser"]
 
 
@@ -244,16 +247,7 @@ def _eval(commands: Commands) -> None:
     )
     parser.add_argument("paths", nargs="+", help="the folder of a run, or a file of weights", metavar="RUN_OR_WEIGHTS")
     _data_options(parser, None)
-    views = parser.add_argument_group("protocol", "the views of a picture over which answers are averaged")
-    views.add_argument("--crop", help="a centre crop and the shorter side it is from: 224@256, 320@320", metavar="N@M")
-    views.add_argument("--ten-crop", action="store_true", help="centre and corners, each also mirrored")
-    views.add_argument(
-        "--multi-scale",
-        type=_numbers,
-        help="whole pictures with these shorter sides: 224,256,384,480,640",
-        metavar="N,N",
-    )
-    views.add_argument("--average", default="softmax", help="of softmax, or of logits (softmax)", metavar="WHAT")
+    _view_options(parser)
     parser.add_argument("--network", help="the network in another library's file: resnet20", metavar="NAME")
     parser.add_argument("--source", default="auto", help="whose weights the file must hold", metavar="LIBRARY")
     parser.add_argument(
@@ -263,18 +257,13 @@ def _eval(commands: Commands) -> None:
         "--precise-bn", type=int, default=0, help="take BN's statistics anew from N training images", metavar="N"
     )
     _device_option(parser)
-    parser.add_argument(
-        "--engine",
-        default="auto",
-        help="plain, frozen, onnxruntime or openvino (auto: frozen on a CPU, else plain)",
-    )
+    _engine_option(parser)
     parser.add_argument("-o", "--out", help="write the result as JSON, with where it came from", metavar="FILE")
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_network_options(parser)
 
     def run(args: argparse.Namespace) -> None:
         from resnets.evaluate.commands import eval_command
-        from resnets.evaluate.protocol import Protocol
 
         eval_command(
             args.paths,
@@ -285,12 +274,65 @@ def _eval(commands: Commands) -> None:
             source=args.source,
             per=args.normalize,
             precise=args.precise_bn,
-            protocol=Protocol(args.crop, args.ten_crop, args.multi_scale, args.average),
+            protocol=_protocol(args),
             device=args.device,
             engine=args.engine,
             out=args.out,
             as_json=args.json,
         )
+
+    parser.set_defaults(run=run)
+
+
+def _predict(commands: Commands) -> None:
+    parser = commands.add_parser(
+        "predict",
+        help="recognise pictures",
+        description="Recognise pictures, and all pictures in folders: the likeliest classes with their probabilities. "
+        "Pictures that cannot be read are listed at the end, and the exit code is then 1.",
+        usage="%(prog)s [options] PICTURE_OR_FOLDER ...",
+    )
+    parser.add_argument("paths", nargs="+", help="pictures, and folders of pictures", metavar="PICTURE_OR_FOLDER")
+    parser.add_argument(
+        "--weights", help=f"a file of weights that says all about itself, or a run ({DEFAULT})", metavar="FILE"
+    )
+    parser.add_argument("--top", type=_positive, default=5, help="so many classes of each (5)", metavar="N")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", dest="form", action="store_const", const="json", default="table", help="print JSON")
+    form.add_argument("--csv", dest="form", action="store_const", const="csv", help="print CSV")
+    parser.add_argument("--cam", help="draw where the evidence for the first class lies: .png or .jpg", metavar="FILE")
+    _device_option(parser)
+    _engine_option(parser)
+    _view_options(parser)
+
+    def run(args: argparse.Namespace) -> int:
+        from resnets.use.predict import predict_command
+
+        given = {name: getattr(args, name) for name in ("weights", "top", "form", "cam", "device", "engine")}
+        return predict_command(args.paths, protocol=_protocol(args), **given)
+
+    parser.set_defaults(run=run)
+
+
+def _export(commands: Commands) -> None:
+    parser = commands.add_parser(
+        "export",
+        help="write a network for other programs: ONNX, torch.export",
+        description="Write a network for other programs, with batch and image size left open, and classes and "
+        "preprocessing told in the file. It is written only if its scores are PyTorch's.",
+        usage="%(prog)s [options] NETWORK_OR_WEIGHTS",
+    )
+    parser.add_argument("what", help="a file of weights, a run, or a network's name", metavar="NETWORK_OR_WEIGHTS")
+    parser.add_argument("--format", default="onnx", help="onnx or torch-export (onnx)")
+    parser.add_argument("-o", "--out", help="the file to write (NETWORK.onnx or NETWORK.pt2)", metavar="FILE")
+    parser.add_argument("--fold", action="store_true", help="fold BN into the convolutions: smaller and faster")
+    add_network_options(parser)
+
+    def run(args: argparse.Namespace) -> None:
+        from resnets.use.export import export_command
+
+        given = {name: getattr(args, name) for name in ("format", "out", "fold")}
+        export_command(args.what, changes=network_changes(args), **given)
 
     parser.set_defaults(run=run)
 
@@ -494,6 +536,27 @@ def _data_options(parser: argparse.ArgumentParser, default: str | None) -> None:
     parser.add_argument("--dir", help="a folder to look for the data in", metavar="DIR")
 
 
+def _view_options(parser: argparse.ArgumentParser) -> None:
+    views = parser.add_argument_group("protocol", "the views of a picture over which answers are averaged")
+    views.add_argument("--crop", help="a centre crop and the shorter side it is from: 224@256, 320@320", metavar="N@M")
+    views.add_argument("--ten-crop", action="store_true", help="centre and corners, each also mirrored")
+    scales = "whole pictures with these shorter sides: 224,256,384,480,640"
+    views.add_argument("--multi-scale", type=_numbers, help=scales, metavar="N,N")
+    views.add_argument("--average", default="softmax", help="of softmax, or of logits (softmax)", metavar="WHAT")
+
+
+def _protocol(args: argparse.Namespace) -> Protocol:
+    """What `_view_options` were given."""
+    from resnets.evaluate.protocol import Protocol
+
+    return Protocol(args.crop, args.ten_crop, args.multi_scale, args.average)
+
+
+def _engine_option(parser: argparse.ArgumentParser) -> None:
+    engines = "plain, frozen, onnxruntime or openvino (auto: frozen on a CPU, else plain)"
+    parser.add_argument("--engine", default="auto", help=engines)
+
+
 def _device_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="auto", help="cpu, cuda, mps ... (auto: an accelerator if there is one)")
 
@@ -504,13 +567,29 @@ def _positive(text: str) -> int:
     return int(text)
 
 
-COMMANDS = (_models, _info, _train, _eval, _import, _analyze, _runs, _plot, _results, _reproduce, _report, _data)
+COMMANDS = (
+    _models,
+    _info,
+    _train,
+    _eval,
+    _predict,
+    _import,
+    _export,
+    _analyze,
+    _runs,
+    _plot,
+    _results,
+    _reproduce,
+    _report,
+    _data,
+)
 
 # --- running them -----------------------------------------------------------------------------
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; its exit code is 0, 2 after a user's mistake, 130 after Ctrl-C, 141 into a closed pipe."""
+    """Run a command; its exit code is 0, 1 if a part could not be done, 2 after a user's mistake, 130 after Ctrl-C,
+    141 into a closed pipe."""
     try:
         code = _dispatch(sys.argv[1:] if argv is None else list(argv))
         sys.stdout.flush()  # here, where a closed pipe can still be caught
@@ -544,8 +623,7 @@ def _dispatch(argv: list[str]) -> int:
         return 0
     if unknown:
         raise _unexpected(unknown[0], commands.choices.get(argv[0], parser))
-    args.run(args)
-    return 0
+    return args.run(args) or 0
 
 
 def _unexpected(word: str, parser: argparse.ArgumentParser) -> UserError:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
 # Read by Pillow itself; others would start programs or are seldom pictures.
-FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
+FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
 _MODES = {1: "L", 3: "RGB"}
 

@@ -1,4 +1,4 @@
-"""A frozen network as an ONNX graph in memory, and ONNX Runtime to run it.
+"""A network in testing as an ONNX graph in memory, frozen or as it is, and ONNX Runtime to run it.
 
 The graph is written step by step rather than traced: a thousand layers take no longer than their weights, and
 batch and image size stay open.
@@ -7,7 +7,7 @@ batch and image size stay open.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from resnets.engine.frozen import Conv, FrozenUnit, ScaleShift, checked, freeze
 from resnets.errors import UserError
-from resnets.nn import ResNet, shortcuts
+from resnets.nn import ResNet, Unit, shortcuts
 
 _OPSET, _IR = 17, 8  # old enough for every reader of the last years
 _END = 2**31 - 1
@@ -54,12 +54,22 @@ class Graph:
             x = self.step(module, x)
         return x
 
-    def step(self, module: nn.Module, x: str) -> str:
+    def step(self, module: nn.Module, x: str) -> str:  # noqa: PLR0911, a row for each kind
         match module:
+            case nn.Sequential():
+                return self.steps(module, x)
+            case nn.Identity():
+                return x
             case FrozenUnit():
+                return self.frozen_unit(module, x)
+            case Unit():
                 return self.unit(module, x)
-            case Conv():
+            case Conv() | nn.Conv2d():
                 return self.conv(module, x)
+            case nn.BatchNorm2d():
+                names = ("weight", "bias", "running_mean", "running_var")
+                given = [self.constant(getattr(module, name)) for name in names]
+                return self.add("BatchNormalization", x, *given, epsilon=module.eps)
             case ScaleShift():
                 return self.scale_shift(module, x)
             case nn.ReLU():
@@ -70,14 +80,19 @@ class Graph:
                 return self.pad(module, x)
         raise TypeError(f"no ONNX for {type(module).__name__}")
 
-    def unit(self, unit: FrozenUnit, x: str) -> str:
+    def unit(self, unit: Unit, x: str) -> str:
+        x = self.steps(unit.shared, x)
+        h, r = self.step(unit.resize, x), self.steps(unit.residual, x)
+        return self.steps(unit.after, self.shortcut(unit.shortcut, h, r))
+
+    def frozen_unit(self, unit: FrozenUnit, x: str) -> str:
         x = self.steps(unit.shared, x)
         h, r = self.steps(unit.resize, x), self.steps(unit.residual, x)
         if unit.adds:
             return self.steps(unit.after, self.conv(unit.last, r, plus=h))
         return self.steps(unit.after, self.shortcut(unit.shortcut, h, self.conv(unit.last, r)))
 
-    def conv(self, conv: Conv | shortcuts.Gate, x: str, plus: str | None = None) -> str:
+    def conv(self, conv: Conv | nn.Conv2d, x: str, plus: str | None = None) -> str:
         weights = [self.constant(t) for t in (conv.weight, conv.bias) if t is not None]
         pads = [*map(int, conv.padding)] * 2
         y = self.add("Conv", x, *weights, strides=list(conv.stride), pads=pads)
@@ -124,12 +139,13 @@ class Graph:
         return self.add("Gemm", pooled, self.constant(classifier.weight), self.constant(classifier.bias), transB=1)
 
 
-def export(net: ResNet, *, extra: str = "onnx") -> bytes:
-    """The network in testing, BN folded, as an ONNX model: `images` (N, C, H, W) to `scores` (N, classes), in float32.
+def export(net: ResNet, *, folded: bool = True, about: Mapping[str, str] | None = None, extra: str = "onnx") -> bytes:
+    """The network in testing as an ONNX model: `images` (N, C, H, W) to class scores (N, classes), in float32.
 
-    `extra` is the one to name where the onnx package is missing.
+    `folded` puts BN into the convolutions, `about` goes into the model's metadata, and `extra` is the one to name
+    where the onnx package is missing.
     """
-    graph, frozen = Graph(extra), freeze(net)
+    graph, frozen = Graph(extra), freeze(net) if folded else net
     with torch.no_grad():
         x = "images"
         for part in (frozen.stem, frozen.units, frozen.last):
@@ -143,6 +159,7 @@ def export(net: ResNet, *, extra: str = "onnx") -> bytes:
     model = make.make_model(
         body, opset_imports=[make.make_opsetid("", _OPSET)], ir_version=_IR, producer_name="resnets"
     )
+    graph.onnx.helper.set_model_props(model, dict(about or {}))
     return model.SerializeToString()
 
 

@@ -25,6 +25,7 @@ from resnets.evaluate.members import Member
 from resnets.evaluate.precise_bn import precise_bn
 from resnets.evaluate.protocol import Protocol, assess
 from resnets.evaluate.subject import Subject, normalization, subject
+from resnets.interop.pretrained import located
 
 BATCH = 500
 
@@ -99,7 +100,7 @@ def eval_command(
     keep_freed_memory()
     place = choose(device)
     means = chosen(engine, place)
-    subjects = [subject(Path(path), network, changes, source) for path in paths]
+    subjects = [subject(located(path), network, changes, source) for path in paths]
     require_alike(subjects)
     first, spec = subjects[0], subjects[0].net.spec
     name = data or first.about.data or ("cifar10" if spec.stem == "cifar" else None)
