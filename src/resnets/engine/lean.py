@@ -17,6 +17,7 @@ from torch.autograd.function import once_differentiable
 from resnets.engine.again import Again
 from resnets.engine.direct import DirectUnit, bn_of
 from resnets.nn import Unit
+from resnets.nn.conv import Subsampled
 from resnets.nn.shortcuts import Dropout, ExclusiveGate, ShortcutGate
 
 _KEEP = (Dropout, ExclusiveGate, ShortcutGate)  # shortcuts whose equations keep maps: masks, gates, r
@@ -39,7 +40,7 @@ class LeanUnit(DirectUnit):
 
     def split(self, x: Tensor) -> tuple[Tensor, Tensor]:
         bn, projection = bn_of(self.unit.shared), getattr(self.unit.resize, "conv", None)
-        if bn is None:
+        if bn is None or isinstance(self.convs[0], Subsampled) or isinstance(projection, Subsampled):
             return super().split(x)
         if projection is None:
             r, a = activated(x, bn, [self.convs[0]], itself=True)
@@ -52,7 +53,9 @@ class LeanUnit(DirectUnit):
 
     def read(self, x: Tensor, act: nn.Module, conv: nn.Module) -> Tensor:
         bn = bn_of(act)
-        return conv(act(x)) if bn is None else activated(x, bn, [conv])[0]
+        if bn is None or isinstance(conv, Subsampled):  # which is no plain `conv2d`
+            return conv(self.act(act, x))
+        return activated(x, bn, [conv])[0]
 
     def act(self, layers: nn.Module, x: Tensor) -> Tensor:
         return lean_act(layers, x)

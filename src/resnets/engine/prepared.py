@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -59,7 +60,11 @@ class Prepared(nn.Module):
 
     def __init__(self, net: ResNet, memory: str, compiled: bool = False) -> None:
         super().__init__()
-        self.net, self.memory = net, memory
+        self.net, self.memory, self.compiled = net, memory, compiled
+        self._choose()
+
+    def _choose(self) -> None:
+        net, memory, compiled = self.net, self.memory, self.compiled
         device = net.classifier.weight.device.type
         self.choices = [choose(unit, memory, compiled, device) for unit in net.units]  # type: ignore[arg-type]
         lean = all(choice.runner in ("lean", "native") for choice in self.choices)
@@ -75,6 +80,17 @@ class Prepared(nn.Module):
         for part in self.parts:
             x = part(x)
         return net.forward_head(self.end(x))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the runners: they hold compiled code, and are chosen anew where a copy or a pickle is made whole."""
+        return {name: value for name, value in self.__dict__.items() if name not in _CHOSEN}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self._choose()
+
+
+_CHOSEN = ("choices", "lengths", "parts", "end")
 
 
 def _segments(

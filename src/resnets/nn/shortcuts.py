@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from resnets import spec as specs
+from resnets.nn.conv import conv
 from resnets.spec import Shortcut, Spec
 
 
@@ -112,7 +113,7 @@ class Pad(nn.Module):
 def projection(net: Spec, into: int, out: int, stride: int) -> nn.Sequential:
     """Options B and C: a 1x1 convolution, and BN unless the net normalises in front of weights."""
     layers = nn.Sequential()
-    layers.add_module("conv", nn.Conv2d(into, out, 1, stride, bias=False))
+    layers.add_module("conv", conv(into, out, 1, stride))
     if specs.ORDERS[net.order].projection_bn:
         layers.add_module("bn", nn.BatchNorm2d(out, net.bn_eps, net.bn_momentum))
     return layers

@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from resnets.nn import shortcuts
+from resnets.nn.conv import conv
 from resnets.spec import ORDERS, Spec
 
 
@@ -32,7 +33,7 @@ class Residual(nn.Sequential):
             self.add_module("before", activation(head, into, net))
         for i, k in enumerate(net.kernels):
             step = stride if i == strided else 1
-            self.add_module(f"conv{i + 1}", nn.Conv2d(widths[i], widths[i + 1], k, step, k // 2, bias=False))
+            self.add_module(f"conv{i + 1}", conv(widths[i], widths[i + 1], k, step))
             last = i + 1 == len(net.kernels)
             words = ORDERS[net.order].last if last else ("bn", "relu")
             if words:

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from resnets.engine.native.branch import Branch, Step
 from resnets.engine.native.kernels import Kernels
 from resnets.nn import Unit
+from resnets.nn.conv import Subsampled
 from resnets.nn.shortcuts import Identity
 
 _ENDINGS = (["+"], ["bn", "+", "relu"], ["bn", "relu", "+"])  # of units that the kernels finish themselves
@@ -67,4 +68,6 @@ def fits(unit: Unit) -> str | None:
     for module in unit.modules():
         if isinstance(module, nn.Conv2d) and (module.in_channels % 8 or module.out_channels % 8):
             return "the kernels want channels in multiples of 8"
+    if any(isinstance(module, Subsampled) for module in unit.residual):
+        return "a strided 1x1 convolution reads too few channels"
     return None
