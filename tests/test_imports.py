@@ -43,6 +43,7 @@ ALLOWED = {
     "paper": {"errors", "spec"},
     "report": {"errors", "atomic", "text", "spec", "runs", "paper"},
     "reproduce": {
+        "analysis",
         "errors",
         "text",
         "spec",

@@ -6,10 +6,12 @@ import math
 
 import numpy as np
 import pytest
+import torch
 
 from resnets import UserError
 from resnets.cli import main
 from resnets.data.synthetic import synthetic
+from resnets.engine.memory import Forecast
 from resnets.paper import comparison
 from resnets.paper.outcomes import read
 from resnets.paper.rows import Row
@@ -51,6 +53,7 @@ def test_a_figure_end_to_end_then_skipped_then_more_seeds(tmp_path, run_smoke):
         assert run["steps"] == run["result"]["steps"] == 8
         assert len(run["curves"]["loss"][0]) == 8
         assert len(run["signal"]["size"]) == len(run["signal"]["zeros"]) == 4
+        assert len(run["signal"]["responses"]) == 10
     before = path.read_bytes()
 
     said = run_smoke("figure1").out
@@ -146,9 +149,56 @@ def test_a_row_without_room_is_named_with_the_flag_that_makes_it_fit(tmp_path, r
 
 
 def test_the_price_grows_with_depth_on_a_straight_line(monkeypatch):
-    monkeypatch.setattr(pricing, "_measured", lambda spec, *_: 0.1 + 0.02 * sum(spec.blocks))
+    """A line in work; a machine that becomes busier between the two measurements does not tilt it."""
+    busy = iter((2, 4))
+
+    def measured(spec, *_):
+        work = 0.1 + 0.02 * sum(spec.blocks)
+        return pricing.Step(work, next(busy) * work)
+
+    monkeypatch.setattr(pricing, "_measured", measured)
     spec = pricing.alike(job(Row("resnet110"), BUDGETS["hour"]).spec)
-    assert pricing.step_seconds(spec, job(Row("resnet110"), SMOKE).recipe, 16, "cpu", "fast") == pytest.approx(1.18)
+    factor = (2 * 0.16 + 4 * 0.46) / (0.16 + 0.46)
+    found = pricing.step_seconds(spec, job(Row("resnet110"), SMOKE).recipe, 16, "cpu", "fast")
+    assert found == pytest.approx(1.18 * factor)
+
+
+def test_memory_is_foretold_for_the_device_that_will_train(monkeypatch):
+    asked = []
+
+    def forecast(spec, batch, size, *rest, device):
+        asked.append(device)
+        return Forecast("fast", 0, 1, 1)
+
+    monkeypatch.setattr(pricing, "choose", torch.device)
+    monkeypatch.setattr(pricing, "available", lambda device: None)
+    monkeypatch.setattr(pricing, "step_seconds", lambda *_: 1.0)
+    monkeypatch.setattr(pricing, "forecast", forecast)
+    monkeypatch.setattr(pricing, "fastest", lambda spec, batch, size, room, device: forecast(spec, 1, 1, device=device))
+    pricing.price(job(Row("resnet20"), SMOKE), "cuda", "lean")
+    assert asked == ["cuda", "cuda"]
+
+
+def test_figure_7_shows_what_has_been_measured(tmp_path, run_smoke):
+    said = run_smoke("figure7", "--seeds", "1", "--rows", "*20-*").out
+    assert said.count("took 0:") == 2
+    path = tmp_path / "results" / "smoke" / "plain20-cifar10.json"
+    result = json.loads(path.read_text())
+    stds = result["runs"][0]["signal"]["responses"]
+    assert len(stds) == 7
+    table = said.partition("before ReLU or addition, budget smoke:")[2]
+    assert f"plain, 20 layers        7  {stds[0]:.3f}" in table
+    assert "Not measured: plain, 56 layers; ResNet, 56 layers; ResNet, 110 layers." in table
+    picture = path.with_name("figure7.svg")
+    assert "ResNet, 20 layers (1 run)" in picture.read_text()
+    assert "budget smoke, scaled: synthetic:256 for cifar10" in picture.read_text()
+
+    del result["runs"][0]["signal"]["responses"]  # as results were before
+    path.write_text(json.dumps(result))
+    picture.unlink()
+    said = run_smoke("figure7", "--seeds", "1", "--rows", "*20-*").out
+    assert "Not measured: plain, 20 layers; plain, 56" in said
+    assert "plain, 20 layers" not in picture.read_text()
 
 
 def test_rows_that_cost_the_same_are_priced_once():
@@ -238,8 +288,6 @@ def test_fewer_test_images_are_another_data_set():
 
 def test_the_signal_is_that_of_the_networks_maps(tmp_path):
     """Against the network's own list of maps."""
-    import torch
-
     from resnets.data.augment import Normalize
     from resnets.interop.weights import load
 

@@ -173,6 +173,10 @@ _PLAIN_CIFAR = (
     Cell("ResNet, 110 layers", Row("resnet110"), Value(6.43, mean=6.61, std=0.16)),
     Cell("ResNet, 1202 layers", Row("resnet1202"), Value(7.93)),
 )
+_FIGURE7 = (
+    *(Cell(f"plain, {layers} layers", Row(f"plain{layers}")) for layers in (20, 56)),
+    *(Cell(f"ResNet, {layers} layers", Row(f"resnet{layers}")) for layers in (20, 56, 110)),
+)
 _OPTIONS = (
     Cell("plain, 34 layers", imagenet("plain34"), Value(28.54, 10.02), "10 crops"),
     Cell("ResNet-34, A: zero padding", imagenet("resnet34", _OPTION_A), Value(25.03, 7.76), "10 crops"),
@@ -206,6 +210,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         Experiment("gate-bias", "v2 Section 3.1", "the search of b_g from 0 to -10 on held-out images", _GATE_BIAS),
         Experiment("bn-after-imagenet", "v2 Section 4.1", "BN after addition in ResNet-101", _BN_AFTER_IMAGENET),
         Experiment("plain-cifar", "v1 Table 6, Figure 6", "plain against residual nets by depth", _PLAIN_CIFAR),
+        Experiment("figure7", "v1 Figure 7", "how strongly the layers respond", _FIGURE7),
         Experiment("plain-imagenet", "v1 Table 2", "plain against residual nets of 18 and 34 layers", _PLAIN_IMAGENET),
         Experiment("options", "v1 Table 3", "options A, B and C of ResNet-34", _OPTIONS),
         Experiment("depth", "v1 Table 3", "34 to 152 layers on ImageNet by ten crops", _DEPTH),

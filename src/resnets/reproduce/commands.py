@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from pathlib import Path
 
+from resnets.errors import UserError
 from resnets.paper import comparison
 from resnets.paper.observations import OBSERVATIONS, verdict
 from resnets.paper.outcomes import Outcome, read
 from resnets.paper.rows import Experiment, Row
 from resnets.paper.tables import EXPERIMENTS
+from resnets.report import responses
 from resnets.reproduce import results
 from resnets.reproduce.budgets import BUDGETS, budget_of
 from resnets.reproduce.plan import Job, Plan, experiments_of, plan, rows_of
@@ -43,14 +47,17 @@ def reproduce_command(
     if dry_run:
         return
     _run(fitting, folder, Path(out), data_dir, device=device, memory=memory)
-    compare(experiments, read(folder / budget), budget)
+    found = read(folder / budget)
+    compare(experiments, found, budget)
+    if EXPERIMENTS["figure7"] in experiments:
+        _responses(EXPERIMENTS["figure7"], found, folder / budget / "figure7.svg")
 
 
 # --- plan and price ---------------------------------------------------------------------------
 
 
-def _priced(planned: Plan, folder: Path, device: str, memory: str) -> list[Job]:
-    """Print what each row will take, and return the rows that fit into memory and are not finished."""
+def _priced(planned: Plan, folder: Path, device: str, memory: str) -> dict[Job, float]:
+    """Print what each row will take; of those that fit into memory and are not finished return the seconds of a run."""
     left = {job: [s for s in job.seeds if s not in results.seeds_done(folder, job)] for job in planned.jobs}
     todo = [job for job in planned.jobs if left[job]]
     prices = {}
@@ -77,8 +84,8 @@ def _priced(planned: Plan, folder: Path, device: str, memory: str) -> list[Job]:
     for job, cost in prices.items():
         if not cost.fits:
             print(f"{job.row.name} does not fit into memory and is left out; it would with {cost.advice}.")
-    fitting = [job for job in todo if prices[job].fits]
-    total = sum(prices[job].seconds * len(left[job]) for job in fitting)
+    fitting = {job: prices[job].seconds for job in todo if prices[job].fits}
+    total = sum(seconds * len(left[job]) for job, seconds in fitting.items())
     print(f"{len(fitting)} rows to run, {clock(total)} on this machine as busy as it is now.", flush=True)
     return fitting
 
@@ -86,18 +93,20 @@ def _priced(planned: Plan, folder: Path, device: str, memory: str) -> list[Job]:
 # --- run --------------------------------------------------------------------------------------
 
 
-def _run(jobs: list[Job], folder: Path, out: Path, data_dir: str | None, *, device: str, memory: str) -> None:
+def _run(jobs: dict[Job, float], folder: Path, out: Path, data_dir: str | None, *, device: str, memory: str) -> None:
     if not jobs:
         return
     from resnets.reproduce.running import Sources, run_seed  # imports torch
 
     sources = Sources(data_dir)
-    for number, job in enumerate(jobs, 1):
+    for number, (job, foretold) in enumerate(jobs.items(), 1):
         for seed in job.seeds:
             if seed in results.seeds_done(folder, job):
                 continue
             print(f"[{number}/{len(jobs)}] {job.row.name}, budget {job.budget.name}, seed {seed}", flush=True)
+            began = time.monotonic()
             run_seed(job, seed, sources[job], out=out, folder=folder, device=device, memory=memory)
+            print(f"took {clock(time.monotonic() - began)}; foretold for a whole run: {clock(foretold)}", flush=True)
         path = results.path_of(folder, job)
         found = read(path.parent)[job.row.name]
         print(f"{comparison.error_text(found)} % {job.row.split} error of {len(found.runs)} runs: {path}", flush=True)
@@ -120,3 +129,20 @@ def compare(experiments: list[Experiment], found: dict[str, Outcome], budget: st
         if rows & set(observation.rows):
             told = verdict(observation, found)
             print(f"\nobservation {told.number}, budget {budget}: {told.text}\n  {told.verdict}: {told.why}")
+
+
+def _responses(figure: Experiment, found: dict[str, Outcome], path: Path) -> None:
+    """Figure 7 as a table and, where it can be drawn, as a picture. Older results do not have it."""
+    cells = responses.lines(figure, found)
+    missing = [cell.label for cell in figure.cells if cell.label not in {line[0] for line in cells}]
+    print(
+        f"\nStandard deviations of the layers' responses, after BN, before ReLU or addition, budget {path.parent.name}:"
+    )
+    print_table(responses.HEADER, cells, responses.HEADER[1:])
+    if missing:
+        print(f"Not measured: {'; '.join(missing)}. A row whose result is older is measured if it is run anew.")
+    if cells:
+        try:
+            print(responses.draw(figure, found, path))
+        except UserError as error:
+            print(f"resnets: no picture: {error}", file=sys.stderr)

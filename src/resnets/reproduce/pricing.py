@@ -6,6 +6,7 @@ import dataclasses
 import time
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from resnets.data.images import Images
 from resnets.data.synthetic import synthetic
@@ -21,7 +22,7 @@ from resnets.training.loop import Trainer
 from resnets.training.recipe import Recipe
 
 _SHORT, _LONG = 1, 6  # units in each stage; the time of a step is a straight line in their number
-_TIMED = 3  # steps, of which the fastest counts
+_TIMED = 5  # steps
 _TESTING = 1 / 3  # of a training step, for as many images
 
 
@@ -41,8 +42,8 @@ def price(job: Job, device: str = "auto", memory: str = "auto") -> Price:
     place = choose(device)
     spec, batch = alike(job.spec), job.recipe.micro_batch or job.recipe.batch
     room = available(place)
-    best = fastest(spec, batch, job.side, room)
-    chosen = best if memory == "auto" else forecast(spec, batch, job.side, memory)
+    best = fastest(spec, batch, job.side, room, place.type)
+    chosen = best if memory == "auto" else forecast(spec, batch, job.side, memory, device=place.type)
     step = step_seconds(spec, job.recipe, job.side, str(place), chosen.mode)
     tests = 1 + (job.steps * job.recipe.batch // job.source.images if job.budget.curve else 0)
     seconds = step * (job.steps + _TESTING * tests * job.source.test_images / job.recipe.batch)
@@ -56,29 +57,41 @@ def alike(spec: Spec) -> Spec:
 
 
 def step_seconds(spec: Spec, recipe: Recipe, side: int, device: str, memory: str) -> float:
-    """Seconds of a training step, on a straight line through those of two short nets of the same units."""
+    """Seconds of a training step, on a straight line through the work of two short nets of the same units.
+
+    How busy the machine is changes from one measurement to the next and would tilt the line, so it enters as a factor.
+    """
     kind = dataclasses.replace(
         recipe, name="", length="9it", warmup="0it", milestones="", validation=0, micro_batch=0, sizes=""
     )
     if max(spec.blocks) <= _LONG:
-        return _measured(spec, kind, side, device, memory)
+        return _measured(spec, kind, side, device, memory).wall
     short, long = (dataclasses.replace(spec, blocks=(n,) * len(spec.blocks)) for n in (_SHORT, _LONG))
     few, many = (_measured(net, kind, side, device, memory) for net in (short, long))
-    a_unit = max(0.0, many - few) / (sum(long.blocks) - sum(short.blocks))
-    return few + a_unit * (sum(spec.blocks) - sum(short.blocks))
+    a_unit = max(0.0, many.work - few.work) / (sum(long.blocks) - sum(short.blocks))
+    work = few.work + a_unit * (sum(spec.blocks) - sum(short.blocks))
+    return work * (few.wall + many.wall) / (few.work + many.work)
+
+
+class Step(NamedTuple):
+    """Seconds of a training step."""
+
+    work: float  # of the processor, which other processes hardly change; on other devices the same as `wall`
+    wall: float
 
 
 @lru_cache
-def _measured(spec: Spec, recipe: Recipe, side: int, device: str, memory: str) -> float:
+def _measured(spec: Spec, recipe: Recipe, side: int, device: str, memory: str) -> Step:
     """The time depends on shapes alone, so any images do, and rows of one kind are measured once."""
     trainer = Trainer(spec, _images(side), recipe, 0, device=device, memory=memory)
-    times = []
-    for step in range(1 + _TIMED):  # the first makes room and does not count
-        began = time.perf_counter()
+    trainer.step(0)  # which makes room and does not count
+    trainer.record.cpu()  # waits until it is done
+    began, worked = time.perf_counter(), time.process_time()
+    for step in range(1, 1 + _TIMED):
         trainer.step(step)
-        trainer.record.cpu()  # waits until it is done
-        times.append(time.perf_counter() - began)
-    return min(times[1:])
+    trainer.record.cpu()
+    wall, work = (time.perf_counter() - began) / _TIMED, (time.process_time() - worked) / _TIMED
+    return Step(work or wall if trainer.device.type == "cpu" else wall, wall)
 
 
 @lru_cache

@@ -1,0 +1,79 @@
+"""v1 Figure 7 from results: how strongly the layers of plain and residual nets respond."""
+
+from __future__ import annotations
+
+import statistics
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from resnets.paper.comparison import common, ours
+from resnets.paper.outcomes import Outcome
+from resnets.paper.rows import Cell, Experiment
+from resnets.report.propagation import plotting
+
+HEADER = ("row", "layers", "first", "median", "largest", "last", "runs")
+_LINES = {  # of the networks: a colour a depth, plain nets dashed
+    "plain20": ("#a0661c", "--"),
+    "plain56": ("#1f6f9f", "--"),
+    "resnet20": ("#a0661c", "-"),
+    "resnet56": ("#1f6f9f", "-"),
+    "resnet110": ("#4c4c4c", "-"),
+}
+
+
+def of(one: Outcome) -> list[float]:
+    """The deviation of each layer's responses, the mean over the runs; none where they were not measured."""
+    each = [run["signal"]["responses"] for run in one.runs if "responses" in run.get("signal", {})]
+    return [statistics.fmean(layer) for layer in zip(*each, strict=True)]
+
+
+def curves(experiment: Experiment, found: dict[str, Outcome]) -> Iterator[tuple[Cell, Outcome, list[float]]]:
+    """The cells that have been measured."""
+    for cell in experiment.cells:
+        one = ours(cell, found)
+        if one is not None and (values := of(one)):
+            yield cell, one, values
+
+
+def lines(experiment: Experiment, found: dict[str, Outcome]) -> list[list[str]]:
+    """A line a cell for a table."""
+    return [
+        [
+            cell.label,
+            str(len(values)),
+            *(f"{v:.3f}" for v in (values[0], statistics.median(values), max(values), values[-1])),
+            str(len(one.runs)),
+        ]
+        for cell, one, values in curves(experiment, found)
+    ]
+
+
+def draw(experiment: Experiment, found: dict[str, Outcome], path: Path) -> Path:
+    """Two panels, as in the paper: the layers in their order, and sorted by size. At least one cell is measured."""
+    matplotlib = plotting()
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
+    figure = Figure(figsize=(7, 5.5), layout="constrained")
+    axes: Any = figure.subplots(2, 1)
+    drawn = list(curves(experiment, found))
+    for cell, one, values in drawn:
+        colour, style = _LINES[cell.row.network if cell.row else ""]
+        text = f"{cell.label} ({len(one.runs)} run{'s' * (len(one.runs) > 1)})"
+        for axis, series in zip(axes, (values, sorted(values, reverse=True)), strict=True):
+            axis.plot(range(1, len(series) + 1), series, style, color=colour, linewidth=1.2, label=text)
+    scaled = ", ".join(common(one.scaled for _, one, _ in drawn)) or "nothing"
+    said = f"{experiment.where}; ours: budget {drawn[0][1].budget}, scaled: {scaled}"
+    figure.suptitle(textwrap.fill(said, 110), fontsize=8)
+    for axis, order in zip(axes, ("layer, in order", "layer, sorted by size"), strict=True):
+        axis.set(xlabel=order, ylabel="std of its responses", ylim=(0, None))
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axis.grid(alpha=0.25)
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, frameon=False, loc="outside lower center", ncols=3)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with matplotlib.rc_context({"svg.hashsalt": "resnets", "svg.fonttype": "none"}):  # the same bytes each time
+        figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
+    return path
