@@ -51,6 +51,13 @@ def test_rows_that_noise_explains_are_undecided_and_rows_without_results_are_not
     assert lonely == ["undecided"] + [None] * 10
 
 
+def test_a_row_told_apart_from_few_agrees_only_partly():
+    """Identity is clearly the best, all others are alike: the order among them is not seen."""
+    told = words((60.0, *[70.0] * 10))
+    assert told[0] == "agrees"
+    assert set(told[1:]) == {"partly"}
+
+
 @pytest.mark.parametrize(
     ("error", "word"), [(6.61, "agrees"), (6.70, "agrees"), (7.61, "against"), (5.61, "against"), (30.0, "against")]
 )

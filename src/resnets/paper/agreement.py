@@ -1,7 +1,8 @@
 """Does a row of ours agree with the papers'?
 
 Where nothing was scaled the values are compared. Where something was, only the order can be: a row agrees if it
-stands to the other rows of its table as in the paper, as far as the spread between seeds lets them be told apart.
+stands to the other rows of its table as in the paper. It must be told apart from at least half of them by more than
+the spread between seeds, and be contrary to the paper with none.
 """
 
 from __future__ import annotations
@@ -64,7 +65,12 @@ def _of_order(cell: Cell, experiment: Experiment, found: dict[str, Outcome]) -> 
         untold += sign == 0
     if not same + contrary + untold:
         return Agreement(UNDECIDED, "there is no other row to compare with")
-    word = UNDECIDED if not same + contrary else AGREES if not contrary else PARTLY if same >= contrary else AGAINST
+    if not same + contrary:
+        word = UNDECIDED
+    elif contrary > same:
+        word = AGAINST
+    else:
+        word = AGREES if not contrary and same >= untold else PARTLY
     counts = {"in the paper's order": same, "contrary to it": contrary, "not told apart": untold}
     told = ", ".join(f"{words}: {count}" for words, count in counts.items() if count)
     return Agreement(word, f"beside the other rows {told}")

@@ -62,7 +62,7 @@ def _number(cell: Cell, outcomes: dict[str, Outcome], budget: str) -> str:
     one = ours(cell, outcomes)
     if one is None:
         return "missing"
-    return f"[{error_text(one)}](results/{budget}/{one.row}.json), {len(one.runs)} runs"
+    return f"[{error_text(one)}](results/{budget}/{one.row}.json), {len(one.runs)} run{'s' * (len(one.runs) > 1)}"
 
 
 def figure1(results: Path) -> str:
@@ -107,7 +107,7 @@ def draw(results: Path) -> None:
 
 def _figure(experiment: Experiment, outcomes: dict[str, Outcome]) -> Any:
     from matplotlib.figure import Figure
-    from matplotlib.ticker import FuncFormatter
+    from matplotlib.ticker import FuncFormatter, LogLocator
 
     figure = Figure(figsize=(7, 4.2), layout="constrained")
     losses: Any = figure.add_subplot()
@@ -124,6 +124,7 @@ def _figure(experiment: Experiment, outcomes: dict[str, Outcome]) -> Any:
             name = _told(cell, outcomes) if i == 0 else None
             errors.plot(steps, values, "o-" if len(steps) == 1 else "-", color=colour, alpha=strength, label=name)
     losses.set(xlabel="iterations", ylabel="training loss (dashed)", yscale="log")
+    losses.yaxis.set_minor_locator(LogLocator(subs=(1.5, 2, 3, 5, 7)))
     for axis in (losses.yaxis.set_major_formatter, losses.yaxis.set_minor_formatter):
         axis(FuncFormatter(lambda value, _: f"{value:g}"))
     errors.set(ylabel="error, % (solid; thin: of training)", ylim=(0, None))

@@ -9,7 +9,7 @@ from resnets.paper.comparison import error_text, ours
 from resnets.paper.outcomes import Outcome
 from resnets.paper.rows import Cell
 from resnets.paper.tables import EXPERIMENTS
-from resnets.report.page import plot
+from resnets.report.page import plot, provenance
 from resnets.report.page.gathered import Gathered
 from resnets.report.page.html import Html, join, tag
 
@@ -53,7 +53,8 @@ def panel(title: str, cells: Sequence[Cell], found: dict[str, Outcome], budget: 
     if any(_at_end_alone(run, one) for one in outcomes for run in one.runs):
         notes.append("The error was measured at the end alone (the last mark); thin: error on training batches.")
     notes += [f"Missing: {'; '.join(absent)}."] * bool(absent)
-    return plot.figure(data, _layout(len(there)), title, " ".join(notes))
+    origins = [join([" ", provenance.button(provenance.name(budget, one.row), one.row)]) for one in outcomes]
+    return plot.figure(data, _layout(len(there)), title, join([" ".join(notes), " From:", *origins]))
 
 
 def _seeds(outcomes: Sequence[Outcome]) -> str:

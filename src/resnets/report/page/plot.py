@@ -49,6 +49,7 @@ def layout(x: str, y: str, *, log: bool = False, names: int = 1, **more: Any) ->
         "plot_bgcolor": "rgba(0,0,0,0)",
         "font": {"size": 12, "color": "#666", "family": "system-ui, sans-serif"},
         "hovermode": "closest",
+        "showlegend": True,  # also of a single line
         "xaxis": {**axis, "title": {"text": x, "standoff": 4}, "rangemode": "tozero"},
         "yaxis": {**axis, "title": {"text": y}, **({"type": "log", "nticks": 8} if log else {"rangemode": "tozero"})},
         "legend": {"orientation": "h", "x": 0, "y": 0, "yref": "container", "yanchor": "bottom"},

@@ -12,12 +12,17 @@ from resnets.report.page.html import Html, join, tag
 KEYS = ("command", "commit", "versions", "machine", "began")
 
 
-def button(name: str, words: str) -> Html:
+def name(budget: str, row: str) -> str:
+    """Of the box of a row."""
+    return f"{row}, budget {budget}"
+
+
+def button(box: str, words: str) -> Html:
     """A number that opens the box of that name."""
-    return tag("button", words, type="button", popovertarget=_id(name), title="where this number comes from")
+    return tag("button", words, type="button", popovertarget=_id(box), title="where this number comes from")
 
 
-def box(name: str, path: Path, result: dict[str, Any]) -> Html:
+def box(title: str, path: Path, result: dict[str, Any]) -> Html:
     facts: list[tuple[str, object]] = [("file", tag("code", path))]
     if "scaled" in result:
         facts.append(("scaled", ", ".join(result["scaled"]) or "nothing"))
@@ -31,14 +36,14 @@ def box(name: str, path: Path, result: dict[str, Any]) -> Html:
     for key in KEYS:
         facts.append((key, _by_seed(key, runs)))
     rows = join(join([tag("dt", key), tag("dd", value)]) for key, value in facts)
-    close = tag("button", "close", type="button", class_="close", popovertarget=_id(name), popovertargetaction="hide")
+    close = tag("button", "close", type="button", class_="close", popovertarget=_id(title), popovertargetaction="hide")
     return tag(
-        "div", close, tag("h3", name), tag("dl", rows), id=_id(name), popover=True, role="dialog", aria_label=name
+        "div", close, tag("h3", title), tag("dl", rows), id=_id(title), popover=True, role="dialog", aria_label=title
     )
 
 
-def _id(name: str) -> str:
-    return "from-" + re.sub(r"[^A-Za-z0-9_.-]", "_", name)
+def _id(title: str) -> str:
+    return "from-" + re.sub(r"[^A-Za-z0-9_.-]", "_", title)
 
 
 def _error(result: dict[str, Any]) -> str:

@@ -19,10 +19,10 @@ from resnets.report.page.html import Html, join, tag
 
 SIGNS = {AGREES: "✓", PARTLY: "≈", AGAINST: "✗", UNDECIDED: "?"}
 KEY = {
-    AGREES: "as the paper has it",
-    PARTLY: "in the paper's order with at least half of the rows it can be told apart from",
-    AGAINST: "not as the paper has it",
-    UNDECIDED: "the spread between seeds is too large to tell, or unknown",
+    AGREES: "the paper's order with at least half of the table's other rows, contrary to none; unscaled: its value",
+    PARTLY: "the paper's order with some rows, and contrary to no more",
+    AGAINST: "contrary to the paper's order with more rows than not; unscaled: another value",
+    UNDECIDED: "the spread between seeds is too large to tell any, or unknown",
 }
 _CLAIMS = re.compile("; (?=yes: |no: |not told apart: )")
 VERDICTS = {HOLDS: (AGREES, "✓"), FAILS: (AGAINST, "✗"), NOT_JUDGED: (UNDECIDED, "?")}
@@ -86,7 +86,7 @@ def _value(cell: Cell, experiment: Experiment, found: dict[str, Outcome], budget
     one = ours(cell, found)
     if one is None:
         return _absent(cell)
-    number = provenance.button(name(budget, one.row), _pretty(error_text(one)))
+    number = provenance.button(provenance.name(budget, one.row), _pretty(error_text(one)))
     agrees = agreement(cell, experiment, found)
     sign = tag("span", SIGNS[agrees.word], " ", agrees.word, class_="sign", title=agrees.why) if agrees else ""
     details = [f"{len(one.runs)} seed{'s' * (len(one.runs) > 1)}"]
@@ -103,11 +103,6 @@ def _absent(cell: Cell) -> Html:
 
 def _pretty(words: str) -> str:
     return words.replace("+-", "±")
-
-
-def name(budget: str, row: str) -> str:
-    """Of a result, for its box."""
-    return f"{row}, budget {budget}"
 
 
 # --- the observations, and all at a glance ----------------------------------------------------

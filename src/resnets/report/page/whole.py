@@ -97,7 +97,7 @@ def _trainings(gathered: Gathered) -> Html:
 
 def _boxes(gathered: Gathered) -> Html:
     boxes = [
-        provenance.box(tables.name(budget, row), gathered.files[budget, row], one.result)
+        provenance.box(provenance.name(budget, row), gathered.files[budget, row], one.result)
         for budget in gathered.budgets
         for row, one in gathered.found[budget].items()
     ]
