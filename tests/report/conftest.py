@@ -31,7 +31,7 @@ def write_row(folder: Path, cell, budget: str, errors, *, curve: bool = False) -
         else:
             run["result"] = {"test": {"error": error, "images": 10000, "interval": [error - 1, error + 1]}}
             run["curves"]["test"] = [steps, [90.0, 85.0, 80.0, error]] if curve else [[40], [error]]
-            run["signal"] = {"size": [1.0] * (units + 1), "zeros": [0.25] * (units + 1)}
+            run["signal"] = {"size": [1.0] * (units + 1), "zeros": [0.25] * (units + 1), "responses": [0.5, 0.75]}
         runs.append(run)
     result = {
         "row": row.name, "budget": budget, "scaled": ["images 16x16", "40it for 64000it"], "fails_above": 81.0,

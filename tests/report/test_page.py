@@ -111,6 +111,13 @@ def test_every_figure_is_one_that_plotly_accepts(made):
     assert "training loss (dashed)" in titles
 
 
+def test_figure_7_of_v1_has_a_response_a_layer(made):
+    drawn = [f["data"] for f in made.figures if f["layout"]["yaxis"]["title"]["text"] == "std of its responses"]
+    assert len(drawn) == 2  # one a budget
+    for [line] in drawn:
+        assert (line["name"], line["x"], line["y"]) == ("ResNet, 110 layers", [1, 2], [0.5, 0.75])
+
+
 def test_figure_1_is_in_the_papers_style(made):
     [figure] = [f for f in made.figures if any("original unit" in line["name"] for line in f["data"])
                 and f["layout"].get("yaxis2")]  # fmt: skip

@@ -10,7 +10,7 @@ from resnets.paper.comparison import ours
 from resnets.paper.outcomes import Outcome
 from resnets.paper.rows import Experiment
 from resnets.paper.tables import EXPERIMENTS
-from resnets.report import propagation
+from resnets.report import propagation, responses
 from resnets.report.page import plot
 from resnets.report.page.gathered import Gathered
 from resnets.report.page.html import Html, join, tag
@@ -22,6 +22,7 @@ SIGNALS = {"size": ("signal: rms of x_l, trained", True), "zeros": ("share of x_
 def section(gathered: Gathered) -> Html:
     analyses = [_analysis(path, data) for path, data in gathered.analyses.items()]
     rows = [_rows(EXPERIMENTS[name], gathered.found[budget], budget) for budget in gathered.budgets for name in OF_ROWS]
+    rows += [_layers(EXPERIMENTS["figure7"], gathered.found[budget], budget) for budget in gathered.budgets]
     hint = tag("p", "No analysis: ", tag("code", "resnets analyze preresnet110 resnet110 --out analysis"), " and ",
                tag("code", "resnets report results analysis"), " put it here.", class_="missing")  # fmt: skip
     return join([*(analyses or [hint]), *filter(None, rows)])
@@ -76,3 +77,16 @@ def _rows(experiment: Experiment, found: dict[str, Outcome], budget: str) -> Htm
         figures.append(plot.figure(lines, shape, title, f"Budget {budget}, the first seed of each row."))
     head = tag("h3", f"The rows of {experiment.where}, budget {budget}")
     return tag("section", head, tag("div", *figures, class_="figures"))
+
+
+def _layers(experiment: Experiment, found: dict[str, Outcome], budget: str) -> Html | None:
+    """Figure 7 of v1: how strongly each layer responds."""
+    stds = {cell.label: values for cell, _, values in responses.curves(experiment, found)}
+    if not stds:
+        return None
+    lines = [plot.trace(i, label, list(range(1, len(y) + 1)), list(y)) for i, (label, y) in enumerate(stds.items())]
+    shape = plot.layout("layer", "std of its responses", names=len(lines))
+    drawn = plot.figure(
+        lines, shape, f"{experiment.where}: {experiment.title}", f"Budget {budget}, the mean of all seeds."
+    )
+    return tag("section", tag("h3", f"{experiment.where}, budget {budget}"), tag("div", drawn, class_="figures"))
