@@ -515,6 +515,7 @@ def _reproduce(commands: Commands) -> None:
     parser.add_argument("--results", default="results", help="folder of the results (results)", metavar="DIR")
     parser.add_argument("--data-dir", help="a folder to look for the data in", metavar="DIR")
     _device_option(parser)
+    parser.add_argument("--engine", default="auto", help="auto, or plain: PyTorch as it is (auto)", metavar="ENGINE")
     parser.add_argument("--memory", default="auto", help="fast, lean, min (auto: the first that fits)", metavar="MODE")
     parser.add_argument("--dry-run", action="store_true", help="plan and price, and run nothing")
 
@@ -524,7 +525,7 @@ def _reproduce(commands: Commands) -> None:
         if args.list:
             list_command()
             return
-        given = ("budget", "seeds", "rows", "shard", "out", "data_dir", "device", "memory", "dry_run")
+        given = ("budget", "seeds", "rows", "shard", "out", "data_dir", "device", "engine", "memory", "dry_run")
         reproduce_command(args.names, results_folder=args.results, **{name: getattr(args, name) for name in given})
 
     parser.set_defaults(run=run)

@@ -132,6 +132,14 @@ def test_a_dry_run_plans_prices_and_leaves_nothing(tmp_path, run_smoke):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_rows_run_by_plain_pytorch_where_that_is_asked_for(tmp_path, run_smoke):
+    run_smoke("plain-cifar", "--rows", "resnet20*", "--engine", "plain", "--seeds", "1")
+    (config,) = tmp_path.rglob("config.json")
+    assert json.loads(config.read_text())["engine"]["engine"] == "plain"
+    said = run_smoke("plain-cifar", "--rows", "resnet32*", "--engine", "plain", "--memory", "min", code=2).err
+    assert "engine plain is PyTorch as it is and has no memory mode min" in said
+
+
 def test_a_row_without_room_is_named_with_the_flag_that_makes_it_fit(tmp_path, run_smoke, monkeypatch):
     one = job(Row("resnet20"), SMOKE)
     need = {mode: pricing.forecast(pricing.alike(one.spec), 32, 16, mode).added for mode in ("fast", "min")}
@@ -152,14 +160,14 @@ def test_the_price_grows_with_depth_on_a_straight_line(monkeypatch):
     """A line in work; a machine that becomes busier between the two measurements does not tilt it."""
     busy = iter((2, 4))
 
-    def measured(spec, *_):
+    def measured(spec, *_, **how):
         work = 0.1 + 0.02 * sum(spec.blocks)
         return pricing.Step(work, next(busy) * work)
 
     monkeypatch.setattr(pricing, "_measured", measured)
     spec = pricing.alike(job(Row("resnet110"), BUDGETS["hour"]).spec)
     factor = (2 * 0.16 + 4 * 0.46) / (0.16 + 0.46)
-    found = pricing.step_seconds(spec, job(Row("resnet110"), SMOKE).recipe, 16, "cpu", "fast")
+    found = pricing.step_seconds(spec, job(Row("resnet110"), SMOKE).recipe, 16, device="cpu", memory="fast")
     assert found == pytest.approx(1.18 * factor)
 
 
@@ -172,7 +180,7 @@ def test_memory_is_foretold_for_the_device_that_will_train(monkeypatch):
 
     monkeypatch.setattr(pricing, "choose", torch.device)
     monkeypatch.setattr(pricing, "available", lambda device: None)
-    monkeypatch.setattr(pricing, "step_seconds", lambda *_: 1.0)
+    monkeypatch.setattr(pricing, "step_seconds", lambda *_, **how: 1.0)
     monkeypatch.setattr(pricing, "forecast", forecast)
     monkeypatch.setattr(pricing, "fastest", lambda spec, batch, size, room, device: forecast(spec, 1, 1, device=device))
     pricing.price(job(Row("resnet20"), SMOKE), "cuda", "lean")

@@ -37,16 +37,17 @@ def reproduce_command(
     results_folder: str,
     data_dir: str | None,
     device: str,
+    engine: str,
     memory: str,
     dry_run: bool,
 ) -> None:
     experiments = experiments_of(names)
     planned = plan(rows_of(experiments, rows, shard), budget_of(budget), seeds)
     folder = Path(results_folder)
-    fitting = _priced(planned, folder, device, memory)
+    fitting = _priced(planned, folder, device, memory, engine)
     if dry_run:
         return
-    _run(fitting, folder, Path(out), data_dir, device=device, memory=memory)
+    _run(fitting, folder, Path(out), data_dir, device=device, memory=memory, engine=engine)
     found = read(folder / budget)
     compare(experiments, found, budget)
     if EXPERIMENTS["figure7"] in experiments:
@@ -56,7 +57,7 @@ def reproduce_command(
 # --- plan and price ---------------------------------------------------------------------------
 
 
-def _priced(planned: Plan, folder: Path, device: str, memory: str) -> dict[Job, float]:
+def _priced(planned: Plan, folder: Path, *how: str) -> dict[Job, float]:
     """Print what each row will take; of those that fit into memory and are not finished return the seconds of a run."""
     left = {job: [s for s in job.seeds if s not in results.seeds_done(folder, job)] for job in planned.jobs}
     todo = [job for job in planned.jobs if left[job]]
@@ -64,7 +65,7 @@ def _priced(planned: Plan, folder: Path, device: str, memory: str) -> dict[Job, 
     if todo:
         from resnets.reproduce.pricing import price  # imports torch
 
-        prices = {job: price(job, device, memory) for job in todo}
+        prices = {job: price(job, *how) for job in todo}
     cells, told = [], comparison.common(job.scaled for job in planned.jobs)
     for job in planned.jobs:
         runs = f"{len(left[job])} of {len(job.seeds)}"
@@ -93,7 +94,7 @@ def _priced(planned: Plan, folder: Path, device: str, memory: str) -> dict[Job, 
 # --- run --------------------------------------------------------------------------------------
 
 
-def _run(jobs: dict[Job, float], folder: Path, out: Path, data_dir: str | None, *, device: str, memory: str) -> None:
+def _run(jobs: dict[Job, float], folder: Path, out: Path, data_dir: str | None, **how: str) -> None:
     if not jobs:
         return
     from resnets.reproduce.running import Sources, run_seed  # imports torch
@@ -105,7 +106,7 @@ def _run(jobs: dict[Job, float], folder: Path, out: Path, data_dir: str | None, 
                 continue
             print(f"[{number}/{len(jobs)}] {job.row.name}, budget {job.budget.name}, seed {seed}", flush=True)
             began = time.monotonic()
-            run_seed(job, seed, sources[job], out=out, folder=folder, device=device, memory=memory)
+            run_seed(job, seed, sources[job], out=out, folder=folder, **how)
             print(f"took {clock(time.monotonic() - began)}; foretold for a whole run: {clock(foretold)}", flush=True)
         path = results.path_of(folder, job)
         found = read(path.parent)[job.row.name]

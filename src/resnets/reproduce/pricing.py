@@ -10,14 +10,13 @@ from typing import NamedTuple
 
 from resnets.data.images import Images
 from resnets.data.synthetic import synthetic
-from resnets.engine import MODES
 from resnets.engine.available import available
 from resnets.engine.device import choose
 from resnets.engine.memory import fastest, forecast
-from resnets.errors import one_of
 from resnets.reproduce.images import smaller
 from resnets.reproduce.plan import CIFAR_SIDE, Job
 from resnets.spec import Spec
+from resnets.training import mode
 from resnets.training.loop import Trainer
 from resnets.training.recipe import Recipe
 
@@ -35,16 +34,17 @@ class Price:
     advice: str  # what would make it fit
 
 
-def price(job: Job, device: str = "auto", memory: str = "auto") -> Price:
+def price(job: Job, device: str = "auto", memory: str = "auto", engine: str = "auto") -> Price:
     """Of one run of a job, in a memory mode or in the fastest that fits."""
-    if memory not in (*MODES, "auto"):
-        raise one_of("memory", memory, [*MODES, "auto"])
+    mode.check(engine, memory)
+    if engine == "plain":
+        memory = "fast"
     place = choose(device)
     spec, batch = alike(job.spec), job.recipe.micro_batch or job.recipe.batch
     room = available(place)
     best = fastest(spec, batch, job.side, room, place.type)
     chosen = best if memory == "auto" else forecast(spec, batch, job.side, memory, device=place.type)
-    step = step_seconds(spec, job.recipe, job.side, str(place), chosen.mode)
+    step = step_seconds(spec, job.recipe, job.side, device=str(place), memory=chosen.mode, engine=engine)
     tests = 1 + (job.steps * job.recipe.batch // job.source.images if job.budget.curve else 0)
     seconds = step * (job.steps + _TESTING * tests * job.source.test_images / job.recipe.batch)
     advice = f"--memory {best.mode}" if best.fits(room) else "a machine with more memory"
@@ -56,7 +56,7 @@ def alike(spec: Spec) -> Spec:
     return dataclasses.replace(spec, name="", shortcut=type(spec.shortcut)(), num_classes=10)
 
 
-def step_seconds(spec: Spec, recipe: Recipe, side: int, device: str, memory: str) -> float:
+def step_seconds(spec: Spec, recipe: Recipe, side: int, **how: str) -> float:
     """Seconds of a training step, on a straight line through the work of two short nets of the same units.
 
     How busy the machine is changes from one measurement to the next and would tilt the line, so it enters as a factor.
@@ -65,9 +65,9 @@ def step_seconds(spec: Spec, recipe: Recipe, side: int, device: str, memory: str
         recipe, name="", length="9it", warmup="0it", milestones="", validation=0, micro_batch=0, sizes=""
     )
     if max(spec.blocks) <= _LONG:
-        return _measured(spec, kind, side, device, memory).wall
+        return _measured(spec, kind, side, **how).wall
     short, long = (dataclasses.replace(spec, blocks=(n,) * len(spec.blocks)) for n in (_SHORT, _LONG))
-    few, many = (_measured(net, kind, side, device, memory) for net in (short, long))
+    few, many = (_measured(net, kind, side, **how) for net in (short, long))
     a_unit = max(0.0, many.work - few.work) / (sum(long.blocks) - sum(short.blocks))
     work = few.work + a_unit * (sum(spec.blocks) - sum(short.blocks))
     return work * (few.wall + many.wall) / (few.work + many.work)
@@ -81,9 +81,9 @@ class Step(NamedTuple):
 
 
 @lru_cache
-def _measured(spec: Spec, recipe: Recipe, side: int, device: str, memory: str) -> Step:
+def _measured(spec: Spec, recipe: Recipe, side: int, **how: str) -> Step:
     """The time depends on shapes alone, so any images do, and rows of one kind are measured once."""
-    trainer = Trainer(spec, _images(side), recipe, 0, device=device, memory=memory)
+    trainer = Trainer(spec, _images(side), recipe, 0, **how)  # type: ignore[arg-type]
     trainer.step(0)  # which makes room and does not count
     trainer.record.cpu()  # waits until it is done
     began, worked = time.perf_counter(), time.process_time()
