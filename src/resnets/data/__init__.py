@@ -1,4 +1,4 @@
-"""Images to train and test on: CIFAR-10 and CIFAR-100, checked by hash, and procedural ones.
+"""Images to train and test on: CIFAR-10 and CIFAR-100, checked by hash, procedural ones, and folders of files.
 
 >>> from resnets.data import load
 >>> images = load("synthetic:512")
@@ -9,6 +9,7 @@ torch is imported by what needs it, not by `import resnets.data`.
 from __future__ import annotations
 
 import importlib
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from resnets.data import fetch
 from resnets.data.cifar import DATASETS
 from resnets.data.draws import order
 from resnets.data.fetch import fetch_command
+from resnets.data.folder import Folder, open_folder
 from resnets.data.images import Images
 from resnets.data.progress import Console, Progress, Silent
 from resnets.data.synthetic import synthetic as _synthetic
@@ -35,6 +37,7 @@ _LAZY = {  # what imports torch, and where it lives
 __all__ = [
     "Augment",
     "Console",
+    "Folder",
     "Images",
     "Normalize",
     "Progress",
@@ -43,12 +46,14 @@ __all__ = [
     "cache_dir",
     "fetch_command",
     "load",
+    "load_or_open",
+    "open_folder",
     "order",
 ]
 
 
 def load(spec: str, dir: str | Path | None = None, progress: Progress | None = None) -> Images:
-    """The images that `--data` names: `cifar10`, `cifar100`, `synthetic` or `synthetic:N`.
+    """Images in memory by name: `cifar10`, `cifar100`, `synthetic` or `synthetic:N`.
 
     `dir` is a folder to look in for CIFAR besides the usual ones.
     """
@@ -60,6 +65,18 @@ def load(spec: str, dir: str | Path | None = None, progress: Progress | None = N
     if spec in DATASETS:
         return fetch.load(spec, dir, progress)
     raise one_of("data", spec, [*DATASETS, "synthetic"])
+
+
+def load_or_open(spec: str, dir: str | Path | None = None, progress: Progress | None = None) -> Images | Folder:
+    """What `--data` of a training names: images in memory, `imagenet:DIR`, or a folder of class folders."""
+    name, _, rest = spec.partition(":")
+    if name == "imagenet":
+        if not rest:
+            raise UserError("ImageNet is a folder: write imagenet:DIR; `resnets data prepare imagenet` makes one.")
+        return open_folder(rest, imagenet=True)
+    if os.sep in spec or spec in (".", "..") or Path(spec).is_dir():
+        return open_folder(spec)
+    return load(spec, dir, progress)
 
 
 def __getattr__(name: str) -> Any:

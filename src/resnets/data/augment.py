@@ -35,9 +35,13 @@ class Normalize:
         if per not in NORMALISATIONS:
             raise one_of("normalisation", per, NORMALISATIONS)
         if per == "channel":
-            return cls(torch.tensor(data.mean).view(-1, 1, 1), torch.tensor(data.std).view(-1, 1, 1))
+            return cls.by_channel(data.mean, data.std)
         mean = data.train_images.mean(0, dtype=np.float64) / 255
         return cls(torch.from_numpy(mean).float(), torch.ones(len(mean), 1, 1))
+
+    @classmethod
+    def by_channel(cls, mean: tuple[float, ...], std: tuple[float, ...]) -> Normalize:
+        return cls(torch.tensor(mean).view(-1, 1, 1), torch.tensor(std).view(-1, 1, 1))
 
     def to(self, device: torch.device | str) -> Normalize:
         """The same with its constants on `device`, so that no batch waits for them to get there."""

@@ -48,26 +48,33 @@ class Images:
     def num_classes(self) -> int:
         return len(self.classes)
 
-    def split(self, n_validation: int, seed: int) -> tuple[Indices, Indices]:
-        """Indices of the training images to train on, and of `n_validation` held out; both ascending.
+    @property
+    def channels(self) -> int:
+        return self.train_images.shape[1]
 
-        Stratified: each class gives the same share, to within one image. A pure function of the
-        labels, `n_validation` and `seed`; a larger validation set contains the smaller ones.
-        """
-        n = len(self.train_labels)
-        if isinstance(n_validation, bool) or not isinstance(n_validation, int) or not 0 <= n_validation < n:
-            raise UserError(
-                f"the validation set must have 0 to {n - 1} of the {n} training images, not {n_validation}."
-            )
-        bits = draws("split", seed, 0, np.arange(n))
-        by_class = np.lexsort((bits, self.train_labels))
-        sizes = np.bincount(self.train_labels, minlength=self.num_classes)
-        first = np.cumsum(sizes) - sizes
-        share = np.empty(n)  # of its class that an image and those drawn before it make up
-        labels = self.train_labels[by_class]
-        share[by_class] = (np.arange(n) - first[labels] + 0.5) / sizes[labels]
-        chosen = np.lexsort((bits, share))
-        return np.sort(chosen[n_validation:]), np.sort(chosen[:n_validation])
+    def split(self, n_validation: int, seed: int) -> tuple[Indices, Indices]:
+        """Indices of the training images to train on, and of `n_validation` held out."""
+        return split(self.train_labels, self.num_classes, n_validation, seed)
+
+
+def split(labels: Indices, num_classes: int, n_validation: int, seed: int) -> tuple[Indices, Indices]:
+    """Indices of the images to train on, and of `n_validation` held out; both ascending.
+
+    Stratified: each class gives the same share, to within one image. A pure function of the
+    labels, `n_validation` and `seed`; a larger validation set contains the smaller ones.
+    """
+    n = len(labels)
+    if isinstance(n_validation, bool) or not isinstance(n_validation, int) or not 0 <= n_validation < n:
+        raise UserError(f"the validation set must have 0 to {n - 1} of the {n} training images, not {n_validation}.")
+    bits = draws("split", seed, 0, np.arange(n))
+    by_class = np.lexsort((bits, labels))
+    sizes = np.bincount(labels, minlength=num_classes)
+    first = np.cumsum(sizes) - sizes
+    share = np.empty(n)  # of its class that an image and those drawn before it make up
+    sorted_labels = labels[by_class]
+    share[by_class] = (np.arange(n) - first[sorted_labels] + 0.5) / sizes[sorted_labels]
+    chosen = np.lexsort((bits, share))
+    return np.sort(chosen[n_validation:]), np.sort(chosen[:n_validation])
 
 
 def _form(array: npt.NDArray[Any]) -> str:

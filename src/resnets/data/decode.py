@@ -1,0 +1,161 @@
+"""From a file to RGB pixels, whatever is in it; what is no picture is told in words and does no harm.
+
+Of JPEG files only as much is decoded as the wanted size needs: halves, quarters and eighths come straight out of the
+frequencies. Turned as EXIF says, 16 bits to 8, every mode to RGB, white where it is transparent, of animations
+the first picture. With the extra `fast-jpeg` usual JPEGs are decoded by simplejpeg, to the same pixels.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image, UnidentifiedImageError
+
+Pixels = npt.NDArray[np.uint8]  # (height, width, 3)
+
+FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF", "PPM")  # others, as EPS, may run programs
+MOST = 1 << 27  # pixels; a file of some bytes can claim more than there is memory
+_TURNED = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}  # by EXIF's word for the orientation
+_ORIENTATION = 0x0112
+
+
+class BadImageError(Exception):
+    """What is wrong with an image, as the end of a sentence that begins with its name."""
+
+
+class Opened:
+    """An image whose header was read: its upright size is known, its pixels are not decoded yet."""
+
+    def __init__(self, data: bytes) -> None:
+        if not data:
+            raise BadImageError("is empty")
+        self.data = data
+        with _told():
+            self.image = Image.open(io.BytesIO(data), formats=FORMATS)
+            width, height = self.image.size
+            if width * height > MOST:
+                raise BadImageError(f"has {width}x{height} pixels, more than {MOST:,}")
+            self.orientation = _orientation(self.image)
+        self.size = (height, width) if self.orientation >= 5 else (width, height)  # upright: width, height
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What had to be done to it, in a word or two each."""
+        image, found = self.image, []
+        if image.mode != "RGB":
+            found.append({"L": "greyscale", "1": "black and white", "P": "palette"}.get(image.mode, image.mode))
+        if self.orientation > 1:
+            found.append("turned by EXIF")
+        if getattr(image, "n_frames", 1) > 1:
+            found.append("animated")
+        return tuple(found)
+
+    def pixels(self, least: tuple[float, float] | None = None) -> Pixels:
+        """The upright picture in RGB; with `least`, a width and height, perhaps smaller, but not than that."""
+        if self.orientation >= 5 and least:
+            least = least[1], least[0]
+        with _told():
+            array = self._fast(least) if _simplejpeg() else None
+            if array is None:
+                if least:
+                    self.image.draft(None, (max(int(least[0]), 1), max(int(least[1]), 1)))
+                array = np.asarray(_rgb(self.image))
+            if self.orientation > 1:
+                array = np.asarray(Image.fromarray(array).transpose(_TURNED[self.orientation]))
+            return array
+
+    def _fast(self, least: tuple[float, float] | None) -> Pixels | None:
+        """By simplejpeg, if it is a JPEG of a kind that it knows."""
+        image = self.image
+        if image.format != "JPEG" or image.mode not in ("RGB", "L"):
+            return None
+        width, height = image.size
+        shrink = _shrink(image.size, least)
+        try:
+            return _simplejpeg().decode_jpeg(
+                self.data, "RGB", False, False, min_height=-(-height // shrink), min_width=-(-width // shrink)
+            )
+        except ValueError:  # of every oddity, also those that PIL takes as they come
+            return None
+
+
+def decode(data: bytes, least: tuple[float, float] | None = None) -> Pixels:
+    """The upright RGB pixels of an image file's bytes."""
+    return Opened(data).pixels(least)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Whatever a decoder raises becomes `BadImageError`; its warnings are for the eyes of its makers."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    except (BadImageError, MemoryError):
+        raise
+    except UnidentifiedImageError:
+        raise BadImageError(f"cannot be decoded (it is none of {', '.join(FORMATS)})") from None
+    except Exception as error:  # of a broken file, in any way
+        said = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+        raise BadImageError(f"cannot be decoded ({said})") from error
+
+
+def _orientation(image: Image.Image) -> int:
+    """EXIF's, or 1 where there is none or it makes no sense."""
+    if "exif" not in image.info and image.format not in ("TIFF", "WEBP", "PNG"):
+        return 1
+    try:
+        found = image.getexif().get(_ORIENTATION, 1)
+    except (SyntaxError, ValueError, TypeError, KeyError, IndexError, struct.error, OSError):
+        return 1
+    return found if found in _TURNED else 1
+
+
+def _shrink(size: tuple[int, int], least: tuple[float, float] | None) -> int:
+    """By how much a JPEG can be decoded smaller: 1, 2, 4 or 8, as PIL's `draft` chooses."""
+    if not least:
+        return 1
+    scale = min(size[0] // max(int(least[0]), 1), size[1] // max(int(least[1]), 1))
+    return next((s for s in (8, 4, 2) if scale >= s), 1)
+
+
+def _rgb(image: Image.Image) -> Image.Image:
+    if image.mode == "RGB" and "transparency" not in image.info:
+        return image
+    if image.mode.startswith("I"):  # 16 bits, of which the upper eight count
+        values = np.asarray(image)
+        if values.min() < 0 or values.max() > 65535:
+            raise BadImageError("has more than 16 bits a pixel")
+        return Image.fromarray((values >> 8).astype(np.uint8)).convert("RGB")
+    if image.mode == "F":
+        raise BadImageError("has floating-point pixels, whose range nobody knows")
+    if image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info:
+        layer = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", layer.size, "white"), layer)
+    return image.convert("RGB")
+
+
+@cache
+def _simplejpeg() -> Any:
+    """The extra, or None."""
+    try:
+        import simplejpeg
+    except ImportError:
+        return None
+    return simplejpeg

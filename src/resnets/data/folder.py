@@ -1,0 +1,91 @@
+"""Own images and ImageNet: class folders of image files, which are decoded when they are needed.
+
+DIR/train/CLASS/*.jpg and DIR/val/CLASS/*.jpg (or test), or one tree DIR/CLASS/*.jpg. Classes are numbered in the
+order of their sorted names, or as numbers where all are numbers. ImageNet's folders may be the numbers of its classes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from resnets.data.files import Files, class_folders, is_number, scan
+from resnets.data.images import Indices, split
+from resnets.errors import UserError
+
+IMAGENET_CLASSES = 1000
+IMAGENET_MEAN = (0.485, 0.456, 0.406)  # the usual ones, with which most published weights were trained
+IMAGENET_STD = (0.229, 0.224, 0.225)
+_TESTS = ("val", "test")
+
+
+@dataclass(frozen=True, eq=False)
+class Folder:
+    """Training and test images in files. Without test images it is one tree, to hold images out of or to test on."""
+
+    name: str
+    classes: tuple[str, ...]
+    train: Files
+    test: Files | None
+    mean: tuple[float, ...] = IMAGENET_MEAN
+    std: tuple[float, ...] = IMAGENET_STD
+    channels: int = 3
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.classes)
+
+    @property
+    def digest(self) -> str:
+        """The hash of class names, file names and sizes; pixels are not read for it."""
+        parts = [*self.classes, self.train.digest, self.test.digest if self.test else ""]
+        return hashlib.sha256("\0".join(parts).encode(errors="surrogateescape")).hexdigest()
+
+    def split(self, n_validation: int, seed: int) -> tuple[Indices, Indices]:
+        """Indices of the training images to train on, and of `n_validation` held out."""
+        return split(self.train.labels, self.num_classes, n_validation, seed)
+
+
+def open_folder(path: str | Path, imagenet: bool = False) -> Folder:
+    """The class folders in a folder; as `imagenet` they must be its 1000 classes, by wnid or by number."""
+    root = Path(path).expanduser()
+    name = ("imagenet:" if imagenet else "") + os.path.normpath(path)
+    if not root.is_dir():
+        raise UserError(f"there is no folder {root} to take images from.")
+    if not (root / "train").is_dir():
+        classes, labels = _classes(root, class_folders(root), imagenet)
+        return Folder(name, classes, scan(root, class_folders(root), labels), None)
+    folders = class_folders(root / "train")
+    classes, labels = _classes(root / "train", folders, imagenet)
+    train = scan(root / "train", folders, labels)
+    found = next((root / word for word in _TESTS if (root / word).is_dir()), None)
+    return Folder(name, classes, train, _tested(found, dict(zip(folders, labels, strict=True))) if found else None)
+
+
+def _classes(root: Path, folders: tuple[str, ...], imagenet: bool) -> tuple[tuple[str, ...], list[int]]:
+    """The names of the classes, and the label of each folder."""
+    if len(folders) < 2:
+        raise UserError(f"{root} must have a folder for each class, and has {len(folders)} folders.")
+    if not imagenet:
+        return folders, list(range(len(folders)))
+    if all(map(is_number, folders)) and int(folders[-1]) < IMAGENET_CLASSES:
+        return tuple(map(str, range(IMAGENET_CLASSES))), [int(folder) for folder in folders]
+    wrong = [folder for folder in folders if not re.fullmatch(r"n[0-9]{8}", folder)]
+    if wrong or len(folders) != IMAGENET_CLASSES:
+        what = f"{wrong[0]} is neither" if wrong else f"it has {len(folders)} folders"
+        raise UserError(
+            f"{root} is not ImageNet: its {IMAGENET_CLASSES} folders are named by wnid, as n01440764, or by number, "
+            f"and {what}; leave out imagenet: for other images."
+        )
+    return folders, list(range(len(folders)))
+
+
+def _tested(root: Path, known: dict[str, int]) -> Files:
+    """The test images, whose classes must be among those of the training."""
+    folders = class_folders(root)
+    if strange := [folder for folder in folders if folder not in known]:
+        raise UserError(f"{root} has the class {strange[0]}, which the training images do not have.")
+    return scan(root, folders, [known[folder] for folder in folders])

@@ -1,0 +1,187 @@
+"""ImageNet's class folders from the official archives: OUT/train/n01440764/*.JPEG and OUT/val/n01440764/*.JPEG.
+
+A class folder of the training images, and the folder of all validation images, gets its name when it is whole, and so
+what was done before a kill is not done again. The devkit says how many images every class has, and to which class each
+validation image belongs.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import tarfile
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from resnets.data.progress import Advance, Console, Progress
+from resnets.errors import UserError
+
+META = "data/meta.mat"
+TRUTH = "data/ILSVRC2012_validation_ground_truth.txt"
+_WNID = re.compile(r"n[0-9]{8}")
+_LARGEST = 1 << 26  # bytes in an image, and in a file of the devkit
+
+
+@dataclass(frozen=True)
+class Devkit:
+    """What the devkit knows."""
+
+    counts: dict[str, int]  # training images of each class by wnid
+    truth: list[str]  # the wnids of the validation images in their order
+
+
+def prepare(
+    train: Path | None, val: Path | None, devkit: Path, out: Path, progress: Progress | None = None
+) -> dict[str, int]:
+    """Unpack what is given; how many images each part then has."""
+    progress = progress or Console()
+    known = read_devkit(devkit)
+    done = {}
+    if train is not None:
+        with progress.task("unpacking training images", sum(known.counts.values())) as advance:
+            done["train"] = _unpack_train(train, known.counts, out / "train", advance)
+    if val is not None:
+        with progress.task("unpacking validation images", len(known.truth)) as advance:
+            done["val"] = _unpack_val(val, known.truth, out / "val", advance)
+    return done
+
+
+def prepare_command(train: str | None, val: str | None, devkit: str, out: str) -> None:
+    """`resnets data prepare imagenet`."""
+    if train is None and val is None:
+        raise UserError("give --train, --val or both: the archives to unpack.")
+    done = prepare((train and Path(train)) or None, (val and Path(val)) or None, Path(devkit), Path(out))
+    for part, count in done.items():
+        print(f"{part}: {count:,} images in {Path(out) / part}")
+    print(f"train on them by --data imagenet:{out}; `resnets data check imagenet:{out}` decodes them all")
+
+
+# --- the devkit -------------------------------------------------------------------------------
+
+
+def read_devkit(path: Path) -> Devkit:
+    """The classes and the true classes of the validation images."""
+    files: dict[str, bytes] = {}
+    with _archive(path) as tar:
+        for member in tar:
+            wanted = next((name for name in (META, TRUTH) if member.name.endswith("/" + name)), None)
+            if wanted and member.isreg() and member.size <= _LARGEST and (stream := tar.extractfile(member)):
+                files[wanted] = stream.read()
+    for name in (META, TRUTH):
+        if name not in files:
+            raise UserError(f"{path} is not ImageNet's devkit: it has no {name}.")
+    numbers, counts = _read_meta(files[META], path)
+    try:
+        truth = [numbers[int(line)] for line in files[TRUTH].split()]
+    except (ValueError, KeyError):
+        raise UserError(f"{path} is broken: {TRUTH} must have the number of a class in each line.") from None
+    return Devkit(counts, truth)
+
+
+def _read_meta(data: bytes, path: Path) -> tuple[dict[int, str], dict[str, int]]:
+    """The wnid of each number, and the number of training images of each wnid; inner nodes of WordNet are left out."""
+    try:
+        from scipy.io import loadmat
+    except ImportError:
+        raise UserError("reading the devkit's meta.mat needs the extra: pip install 'resnets[imagenet]'.") from None
+    try:
+        rows = loadmat(io.BytesIO(data), squeeze_me=True)["synsets"]
+        leaves = [row for row in rows if int(row["num_children"]) == 0]
+        numbers = {int(row["ILSVRC2012_ID"]): str(row["WNID"]) for row in leaves}
+        counts = {str(row["WNID"]): int(row["num_train_images"]) for row in leaves}
+    except Exception as error:  # a broken file may fail in any way
+        raise UserError(f"{path} is broken: its {META} cannot be read ({error}).") from None
+    if not counts or not all(_WNID.fullmatch(wnid) for wnid in counts):
+        raise UserError(f"{path} is broken: its {META} lists no classes by wnid.")
+    return numbers, counts
+
+
+# --- the images -------------------------------------------------------------------------------
+
+
+def _unpack_train(path: Path, counts: dict[str, int], out: Path, advance: Advance) -> int:
+    """An archive of an archive for each class."""
+    out.mkdir(parents=True, exist_ok=True)
+    seen = set()
+    with _archive(path, "r:") as tar:
+        for member in tar:
+            wnid = member.name.removesuffix(".tar")
+            if wnid not in counts or not member.isreg() or wnid in seen:
+                raise UserError(f"{path} is not ImageNet's: it has {member.name!r}, which is no class of the devkit.")
+            seen.add(wnid)
+            if not (out / wnid).is_dir():
+                _unpack_class(tar, member, out, counts[wnid])
+            advance(counts[wnid])
+    if missing := sorted(set(counts) - seen):
+        raise UserError(f"{path} lacks {len(missing)} of {len(counts)} classes, as {missing[0]}; get it again.")
+    return sum(counts.values())
+
+
+def _unpack_class(tar: tarfile.TarFile, member: tarfile.TarInfo, out: Path, count: int) -> None:
+    wnid = member.name.removesuffix(".tar")
+    half = out / f".{wnid}.part"
+    half.mkdir(exist_ok=True)
+    name = re.compile(wnid + r"_[0-9]{1,8}\.JPEG")
+    with tarfile.open(fileobj=tar.extractfile(member), mode="r:") as inner:
+        written = sum(_write(inner, image, half / image.name, name) for image in inner)
+    if written != count:
+        raise UserError(f"{tar.name!s} has {written} images of {wnid}, and the devkit says {count}; get it again.")
+    half.replace(out / wnid)
+
+
+def _unpack_val(path: Path, truth: list[str], out: Path, advance: Advance) -> int:
+    """One archive, whose images are put into the folders of their classes."""
+    if out.is_dir():
+        advance(len(truth))
+        return len(truth)
+    half = out.with_name(f".{out.name}.part")
+    for wnid in set(truth):
+        (half / wnid).mkdir(parents=True, exist_ok=True)
+    name = re.compile(r"ILSVRC2012_val_([0-9]{8})\.JPEG")
+    found: Counter[int] = Counter()
+    with _archive(path, "r:") as tar:
+        for member in tar:
+            number = int(match[1]) if (match := name.fullmatch(member.name)) else 0
+            if not 1 <= number <= len(truth):
+                raise UserError(f"{path} is not ImageNet's: it has {member.name!r}, which is no validation image.")
+            _write(tar, member, half / truth[number - 1] / member.name, name)
+            found[number] += 1
+            advance(1)
+    if len(found) != len(truth):
+        raise UserError(f"{path} has {len(found)} of {len(truth)} validation images; get it again.")
+    half.replace(out)
+    return len(truth)
+
+
+def _write(tar: tarfile.TarFile, member: tarfile.TarInfo, to: Path, name: re.Pattern[str]) -> int:
+    """An image of a known name, unless it is there already, whole: an interrupted write leaves it shorter."""
+    stream = tar.extractfile(member) if member.isreg() and member.size <= _LARGEST else None
+    if stream is None or not name.fullmatch(member.name):
+        raise UserError(f"{tar.name!s} is refused: {member.name!r} is no image of ImageNet.")
+    if not (to.is_file() and os.path.getsize(to) == member.size):
+        _copy(stream, to)
+    return 1
+
+
+def _copy(stream: IO[bytes], to: Path) -> None:
+    data = stream.read()
+    with to.open("wb") as file:
+        file.write(data)
+
+
+@contextmanager
+def _archive(path: Path, mode: str = "r:*") -> Iterator[tarfile.TarFile]:
+    """An archive whose faults are told; those of writing are not its own."""
+    if not path.is_file():
+        raise UserError(f"there is no archive {path}.")
+    try:
+        with tarfile.open(path, mode) as tar:  # type: ignore[call-overload]
+            yield tar
+    except (tarfile.TarError, EOFError, zlib.error) as error:
+        raise UserError(f"{path} cannot be read as a tar archive ({error}); get it again.") from None

@@ -1,0 +1,139 @@
+"""What a network sees of an image: a part of it, scaled to one side, mirrored or not.
+
+A part lies where numbers say that are a pure function of seed, epoch and index. It is cut out before it is scaled,
+so that no pixel is computed that nobody sees; the outcome is that of scaling the whole image and cropping then.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from PIL import Image
+
+from resnets.data.decode import Opened, Pixels
+from resnets.data.draws import draws, uniform
+from resnets.errors import UserError, one_of
+
+KINDS = ("scale", "aspect", "centre")
+AREA = (0.08, 1.0)  # of the image, for `aspect`
+RATIO = (3 / 4, 4 / 3)  # width over height
+_TRIES = 10
+_NUMBERS = 4 * _TRIES + 2  # drawn for an image: four a try, or scale and place; mirrored; one to spare
+
+Numbers = npt.NDArray[np.float64]
+
+
+class Part(NamedTuple):
+    """A rectangle of an image, in its pixels."""
+
+    left: float
+    top: float
+    width: float
+    height: float
+
+
+@dataclass(frozen=True)
+class View:
+    """How a part is chosen.
+
+    `scale`: the shorter side is drawn from `shorter` and a square of `side` is cropped anywhere (the papers' for
+    ImageNet). `aspect`: a part of 8 to 100 % of the area and of ratio 3/4 to 4/3, anywhere. `centre`: the shorter
+    side becomes `shorter` and the middle is cropped.
+    """
+
+    kind: str
+    side: int
+    shorter: tuple[int, int]
+    flip: str = "none"  # random, alternate, none
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise one_of("view", self.kind, KINDS)
+        if self.kind != "aspect" and not self.side <= self.shorter[0] <= self.shorter[1]:
+            low, high = self.shorter
+            raise UserError(f"images of shorter side {low} to {high} have no crop of {self.side}x{self.side}.")
+
+    def part(self, size: tuple[int, int], u: Numbers) -> Part:
+        """Of an image of this width and height, by numbers from 0 to 1."""
+        if self.kind == "aspect":
+            return _aspect(size, u)
+        if self.kind == "centre":
+            return _centre(size, self.shorter[0], self.side)
+        low, high = self.shorter
+        edge = self.side * min(size) / (low + int(u[0] * (high - low + 1)))
+        return Part(u[1] * (size[0] - edge), u[2] * (size[1] - edge), edge, edge)
+
+    def __call__(self, data: bytes, u: Numbers, mirrored: bool = False) -> Pixels:
+        """What is seen of an image file's bytes, (side, side, 3)."""
+        opened = Opened(data)
+        part = self.part(opened.size, u)
+        if self.kind == "centre":  # testing is exact
+            seen = _exactly(opened.pixels(), part, self.side)
+        else:
+            shrink = min(part.width, part.height) / self.side
+            pixels = opened.pixels((opened.size[0] / shrink, opened.size[1] / shrink))
+            seen = _quickly(pixels, opened.size, part, self.side)
+        return seen[:, ::-1] if mirrored else seen
+
+    def numbers(self, seed: int, epoch: int, index: npt.NDArray[np.int64]) -> tuple[Numbers, npt.NDArray[np.bool_]]:
+        """For each image the numbers that choose its part, and whether it is mirrored."""
+        at = index[:, None] * _NUMBERS + np.arange(_NUMBERS)
+        u = uniform(draws("view", seed, epoch, at))
+        if self.flip == "alternate":
+            return u, (draws("phase", seed, 0, index) + np.uint64(epoch)) & np.uint64(1) != 0
+        return u, (u[:, -1] < 0.5) & (self.flip == "random")
+
+
+def _centre(size: tuple[int, int], shorter: int, side: int) -> Part:
+    """The middle of the scaled image, whose sides and margins are whole numbers."""
+    scale = shorter / min(size)
+    scaled = [shorter if length == min(size) else max(shorter, int(length * scale)) for length in size]
+    (left, width), (top, height) = (
+        (round((whole - side) / 2) * length / whole, side * length / whole)
+        for whole, length in zip(scaled, size, strict=True)
+    )
+    return Part(left, top, width, height)
+
+
+def _aspect(size: tuple[int, int], u: Numbers) -> Part:
+    """A part that fits, in whole pixels; after ten that do not, the largest in the middle."""
+    width, height = size
+    low, high = (math.log(r) for r in RATIO)
+    for area, ratio, x, y in u[: 4 * _TRIES].reshape(_TRIES, 4):
+        pixels = width * height * (AREA[0] + area * (AREA[1] - AREA[0]))
+        shape = math.exp(low + ratio * (high - low))
+        w, h = round(math.sqrt(pixels * shape)), round(math.sqrt(pixels / shape))
+        if 0 < w <= width and 0 < h <= height:
+            return Part(int(x * (width - w + 1)), int(y * (height - h + 1)), w, h)
+    w = min(width, max(round(height * RATIO[1]), 1))
+    h = min(height, max(round(width / RATIO[0]), 1))
+    return Part((width - w) // 2, (height - h) // 2, w, h)
+
+
+def _exactly(pixels: Pixels, part: Part, side: int) -> Pixels:
+    """As PIL scales: bilinear, wider where it shrinks, over every pixel that counts."""
+    left, top, width, height = part
+    box = (left, top, min(left + width, pixels.shape[1]), min(top + height, pixels.shape[0]))
+    return np.asarray(Image.fromarray(pixels).resize((side, side), Image.Resampling.BILINEAR, box))
+
+
+def _quickly(pixels: Pixels, size: tuple[int, int], part: Part, side: int) -> Pixels:
+    """The same filter from torch, several times as fast; the part begins at the nearest whole pixel.
+
+    `pixels` may be those of a smaller copy of the image of that size.
+    """
+    height, width, _ = pixels.shape
+    by = width / size[0], height / size[1]
+    w, h = part.width * by[0], part.height * by[1]
+    left = max(min(round(part.left * by[0]), math.floor(width - w)), 0)
+    top = max(min(round(part.top * by[1]), math.floor(height - h)), 0)
+    cut = pixels[top : top + math.ceil(h), left : left + math.ceil(w)].copy()
+    seen = torch.ops.aten._upsample_bilinear2d_aa(
+        torch.from_numpy(cut).permute(2, 0, 1)[None], (side, side), False, side / h, side / w
+    )
+    return seen[0].permute(1, 2, 0).numpy()

@@ -1,0 +1,90 @@
+"""Two thousand mutated files: each becomes pixels or a sentence; nothing crashes, hangs or stays open."""
+
+import os
+import random
+import re
+import struct
+
+import numpy as np
+import pytest
+
+from pictures import encoded, smooth
+from resnets.data import decode as module
+from resnets.data.decode import BadImageError, Opened
+from resnets.data.views import View
+
+FILES = 2000
+VIEW = View("aspect", 16, (0, 0))
+
+
+def originals():
+    """A file of every kind that decoders have code of their own for."""
+    from PIL import Image
+
+    picture = smooth(48, 36)
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    yield encoded(picture)
+    yield encoded(picture, progressive=True, optimize=True)
+    yield encoded(picture, subsampling=0, restart_marker_blocks=2)
+    yield encoded(picture.convert("L"))
+    yield encoded(picture.convert("CMYK"))
+    yield encoded(picture, exif=exif, comment=b"a comment", icc_profile=b"x" * 300)
+    yield encoded(picture, "PNG")
+    yield encoded(picture.convert("P"), "PNG", transparency=bytes(range(200)))
+    yield encoded(picture.convert("RGBA"), "PNG")
+    yield encoded(Image.fromarray(np.arange(48 * 36, dtype=np.uint16).reshape(36, 48)), "PNG")
+
+
+def mutated(data, draw):
+    """Bytes changed, cut off, taken out, put in twice, or a size in the header made large."""
+    found = bytearray(data)
+    for _ in range(draw.choice((1, 1, 2, 8))):
+        at = draw.randrange(len(found))
+        match draw.randrange(6):
+            case 0:
+                found[at] = draw.randrange(256)
+            case 1:
+                found[at] ^= 1 << draw.randrange(8)
+            case 2:
+                del found[max(at, 4) :]
+            case 3:
+                del found[at : at + draw.randrange(1, 20)]
+            case 4:
+                found[at:at] = found[at : at + draw.randrange(1, 40)]
+            case 5:
+                found[at : at + 4] = struct.pack(">I", draw.choice((0, 1, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF)))
+        if not found:
+            break
+    return bytes(found)
+
+
+def open_files():
+    return len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
+
+
+@pytest.mark.parametrize("fast", [True, False], ids=["with fast-jpeg", "without"])
+def test_mutated_files_do_no_harm(fast, monkeypatch):
+    if fast:
+        pytest.importorskip("simplejpeg", reason="the extra fast-jpeg is not installed")
+    else:
+        monkeypatch.setattr(module, "_simplejpeg", lambda: None)
+    monkeypatch.setattr(module, "MOST", 1 << 20)  # larger sizes, which a mutation may claim, would only take time
+    draw = random.Random(int(fast))
+    numbers, _ = VIEW.numbers(0, 0, np.arange(FILES // 2))
+    before, good, told = open_files(), 0, set()
+    kinds = list(originals())
+    for u in numbers:
+        data = mutated(draw.choice(kinds), draw)
+        try:
+            assert VIEW(data, u).shape == (16, 16, 3)
+            opened = Opened(data)
+            pixels = opened.pixels()
+            assert pixels.shape == (opened.size[1], opened.size[0], 3)
+            assert all(isinstance(note, str) for note in opened.notes)
+            good += 1
+        except BadImageError as bad:
+            told.add(str(bad))
+    assert open_files() == before
+    assert 100 < good < FILES // 2 - 100  # both kinds were met
+    assert all(re.fullmatch(r"(cannot be decoded \(.+\)|has .+|is empty)", sentence) for sentence in told)
