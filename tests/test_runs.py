@@ -13,7 +13,7 @@ import pytest
 from resnets import runs
 from resnets.errors import UserError
 from resnets.runs import Identity, Run, Summary, provenance
-from resnets.training.recipe import RECIPES, Recipe, recipe_of
+from resnets.training.recipe import LATER, RECIPES, Recipe, recipe_of
 from resnets.zoo import NETWORKS, spec_of
 
 IDENTITY = Identity(spec_of("preresnet20"), "cifar10", "0123abcd", RECIPES["cifar-paper"], 0)
@@ -48,7 +48,7 @@ def changed(field):
     """Another valid value of a recipe's field."""
     value = getattr(Recipe("x"), field.name)
     others = {"schedule": "cosine", "decay_on": "weights", "flip": "none", "normalize": "pixel", "precision": "bf16"}
-    others |= {"optimizer": "muon"}
+    others |= {"optimizer": "muon", "augment": "scale", "shorter_side": "224-480"}
     others |= {"length": "10ep", "milestones": "", "warmup": "0it", "sizes": "16@0", "name": "mine"}
     if field.name in others:
         return others[field.name]
@@ -72,6 +72,18 @@ def test_everything_that_makes_a_run_different_changes_the_slug():
         others.append(dataclasses.replace(IDENTITY, recipe=recipe))
     slugs = {IDENTITY.slug, *(other.slug for other in others)}
     assert len(slugs) == 1 + len(others)
+
+
+def test_fields_that_came_later_do_not_rename_older_runs():
+    assert not set(LATER) & set(IDENTITY.to_dict()["recipe"])
+    later = dataclasses.replace(IDENTITY, recipe=dataclasses.replace(IDENTITY.recipe, freeze=1), weights="ab")
+    assert Identity.from_dict(json.loads(json.dumps(later.to_dict()))) == later
+
+
+def test_a_path_gives_its_end_to_the_name():
+    assert dataclasses.replace(IDENTITY, data="imagenet:/far/away/pets/").slug.startswith(
+        "preresnet20-pets-cifar-paper"
+    )
 
 
 def test_equal_runs_have_equal_slugs_however_they_were_written():

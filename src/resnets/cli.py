@@ -167,7 +167,7 @@ def _train(commands: Commands) -> None:
         usage="%(prog)s [options] NETWORK",
     )
     parser.add_argument("network", help="a name from 'resnets models'", metavar="NETWORK")
-    _data_options(parser, "cifar10")
+    _data_options(parser, "cifar10", "cifar10, cifar100, synthetic[:N], imagenet:DIR or a folder of class folders")
     parser.add_argument("--recipe", default="cifar-paper", help=f"one of {_either(RECIPES)} (cifar-paper)")
     parser.add_argument("--seed", type=int, default=0, help="of the weights, the order and the crops (0)", metavar="N")
     parser.add_argument("--runs", type=int, default=1, help="train with this many seeds, from --seed on", metavar="N")
@@ -190,6 +190,13 @@ def _train(commands: Commands) -> None:
         default=0,
         help="measure the signal along the units every N steps; 'resnets analyze RUN' shows it",
         metavar="N",
+    )
+    parser.add_argument("--weights", help="a file or a finished run to begin with", metavar="FILE")
+    parser.add_argument(
+        "--bad-images", default="error", help="images that cannot be decoded: error, or skip (error)", metavar="POLICY"
+    )
+    parser.add_argument(
+        "--decoders", type=_positive, help="processes that decode images (by the device and the cores)", metavar="N"
     )
     parser.add_argument("--tensorboard", action="store_true", help="write event files too")
     parser.add_argument("--quiet", action="store_true", help="show no progress")
@@ -233,7 +240,7 @@ def _train(commands: Commands) -> None:
 
 
 _TRAIN = ("out", "curve", "test", "device", "engine", "memory", "checkpoint_every", "log_every", "every",
-          "tensorboard", "quiet")  # fmt: skip
+          "tensorboard", "quiet", "weights", "bad_images", "decoders")  # fmt: skip
 
 
 def _eval(commands: Commands) -> None:
@@ -495,6 +502,47 @@ def _data(commands: Commands) -> None:
         fetch_command(args.name, args.dir)
 
     fetch.set_defaults(run=run)
+    _data_check(actions)
+    _data_prepare(actions)
+
+
+def _data_check(actions: Commands) -> None:
+    parser = actions.add_parser(
+        "check",
+        help="decode every image of a folder of class folders",
+        description="Count classes and images, decode every image, and name those that cannot be. The exit code is 1 "
+        "if there are any, unless --bad-images skip.",
+    )
+    parser.add_argument("path", help="the folder, or imagenet:DIR", metavar="DIR")
+    parser.add_argument("--bad-images", default="error", help="error, or skip (error)", metavar="POLICY")
+
+    def run(args: argparse.Namespace) -> int:
+        from resnets.data.check import check_command
+
+        return check_command(args.path, args.bad_images)
+
+    parser.set_defaults(run=run)
+
+
+def _data_prepare(actions: Commands) -> None:
+    parser = actions.add_parser(
+        "prepare",
+        help="make class folders from ImageNet's archives",
+        description="Make class folders from ImageNet's official archives, checked by what the devkit says. The same "
+        "command again goes on where it was stopped.",
+    )
+    parser.add_argument("name", choices=["imagenet"], help="imagenet", metavar="NAME")
+    parser.add_argument("--train", help="ILSVRC2012_img_train.tar", metavar="TAR")
+    parser.add_argument("--val", help="ILSVRC2012_img_val.tar", metavar="TAR")
+    parser.add_argument("--devkit", required=True, help="ILSVRC2012_devkit_t12.tar.gz", metavar="TAR")
+    parser.add_argument("--out", required=True, help="the folder to make train and val in", metavar="DIR")
+
+    def run(args: argparse.Namespace) -> None:
+        from resnets.data.prepare import prepare_command
+
+        prepare_command(args.train, args.val, args.devkit, args.out)
+
+    parser.set_defaults(run=run)
 
 
 def _reproduce(commands: Commands) -> None:
@@ -531,9 +579,11 @@ def _reproduce(commands: Commands) -> None:
     parser.set_defaults(run=run)
 
 
-def _data_options(parser: argparse.ArgumentParser, default: str | None) -> None:
+def _data_options(
+    parser: argparse.ArgumentParser, default: str | None, known: str = "cifar10, cifar100 or synthetic[:N]"
+) -> None:
     shown = default or "what it was trained on"
-    parser.add_argument("--data", default=default, help=f"cifar10, cifar100 or synthetic[:N] ({shown})", metavar="DATA")
+    parser.add_argument("--data", default=default, help=f"{known} ({shown})", metavar="DATA")
     parser.add_argument("--dir", help="a folder to look for the data in", metavar="DIR")
 
 

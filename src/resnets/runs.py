@@ -26,10 +26,11 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import IO, Any
+from weakref import WeakSet
 
 from resnets.errors import UserError
 from resnets.spec import Spec
-from resnets.training.recipe import RECIPES, Recipe, recipe_of
+from resnets.training.recipe import LATER, RECIPES, Recipe, recipe_of
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class Identity:
     digest: str  # of its pixels and labels
     recipe: Recipe
     seed: int
+    weights: str = ""  # the hash of the file that it begins with, if it does
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -48,6 +50,7 @@ class Identity:
             "data": {"name": self.data, "digest": self.digest},
             "recipe": self.recipe.to_dict(),
             "seed": self.seed,
+            **({"weights": self.weights} if self.weights else {}),
         }
 
     @classmethod
@@ -57,14 +60,20 @@ class Identity:
         base = RECIPES.get(name, Recipe(name))
         source = data["data"]
         return cls(
-            Spec.from_dict(data["network"]), source["name"], source["digest"], recipe_of(base, **recipe), data["seed"]
+            Spec.from_dict(data["network"]),
+            source["name"],
+            source["digest"],
+            recipe_of(base, **{**LATER, **recipe}),
+            data["seed"],
+            data.get("weights", ""),
         )
 
     @property
     def slug(self) -> str:
         """A readable name, unique by the hash of everything at its end."""
         text = json.dumps(self.to_dict(), sort_keys=True)
-        words = [self.spec.name, self.data, self.recipe.name, f"s{self.seed}"]
+        data = re.split(r"[/\\]", self.data.rstrip("/\\"))[-1]  # of a path its end
+        words = [self.spec.name, data, self.recipe.name, f"s{self.seed}"]
         readable = re.sub(r"[^A-Za-z0-9_.-]+", "_", "-".join(words))
         return f"{readable}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
@@ -136,7 +145,21 @@ class Run:
             handle.close()
             sentence = f"another process is training in {self.path}; wait for it or choose another --out."
             raise UserError(sentence) from None
+        _LOCKS.add(handle)
         return handle
+
+
+_LOCKS: WeakSet[IO[str]] = WeakSet()
+
+
+def _let_go() -> None:
+    """Processes that decode images are forked from one that trains; the lock must end with the one that trains."""
+    for handle in _LOCKS:
+        handle.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go)
 
 
 def _whole_lines(path: Path) -> Iterable[dict[str, Any]]:

@@ -29,7 +29,8 @@ def test_the_paper_budget_is_the_papers_protocol():
 def test_imagenet_rows_say_what_they_wait_for():
     planned = plan(ALL, BUDGETS["hour"])
     assert {row.data for row, _ in planned.waiting} == {"imagenet"}
-    assert "training on imagenet by the recipe imagenet-aspect" in [why for _, why in planned.waiting]
+    command = "resnets train preresnet200 --data imagenet:DIR --recipe imagenet-aspect"
+    assert f"you: {command}" in [why for _, why in planned.waiting]
     assert len(planned.jobs) + len(planned.waiting) == len(ALL)
 
 

@@ -128,7 +128,7 @@ def test_a_dry_run_plans_prices_and_leaves_nothing(tmp_path, run_smoke):
     assert "resnet110_1layer-cifar10" in said
     assert "2 rows to run" in said
     said = run_smoke("options", "--dry-run").out
-    assert "plain34-imagenet-imagenet-paper waits for training on imagenet by the recipe imagenet-paper." in said
+    assert "plain34-imagenet-imagenet-paper waits for you: resnets train plain34 --data imagenet:DIR" in said
     assert list(tmp_path.iterdir()) == []
 
 

@@ -327,12 +327,12 @@ def test_precise_bn_sees_as_many_images_as_asked_in_whole_batches(images, monkey
 
 def test_the_validation_images_are_never_trained_on(images):
     trainer = Trainer(SPEC, images, recipe(validation=56), SEED)
-    held = {image.numpy().tobytes() for image in trainer.held[0]}
-    trained = {image.numpy().tobytes() for image in trainer.images}
+    held = {image.tobytes() for image in trainer.feed.splits["validation"][0]}
+    trained = {image.numpy().tobytes() for image in trainer.feed.images}
     assert (len(held), len(trained)) == (56, 200)
     assert not held & trained
     again = Trainer(SPEC, images, recipe(validation=56), SEED + 1)
-    assert torch.equal(again.held[0], trainer.held[0])  # one set for all seeds
+    assert np.array_equal(again.feed.held, trainer.feed.held)  # one set for all seeds
 
 
 def test_a_batch_smaller_than_the_processes_is_refused(images):

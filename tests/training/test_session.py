@@ -15,6 +15,7 @@ from resnets.errors import UserError
 from resnets.evaluate.error import evaluate
 from resnets.interop.files import read_metadata
 from resnets.training import progress as progresses
+from resnets.training.feed import FromMemory
 from resnets.training.loop import Trainer
 from resnets.training.progress import progress
 from resnets.zoo import spec_of
@@ -84,13 +85,14 @@ def test_the_weights_say_how_to_use_them(run, images):
 
 def test_without_a_test_the_test_images_are_never_looked_at(tmp_path, monkeypatch):
     seen = []
-    score = Trainer.score
+    tested = FromMemory.tested
 
-    def watched(self, images, labels):
-        seen.append(len(labels))
-        return score(self, images, labels)
+    def watched(self, split, share):
+        batches = list(tested(self, split, share))
+        seen.append(sum(len(labels) for _, labels in batches))
+        return iter(batches)
 
-    monkeypatch.setattr(Trainer, "score", watched)
+    monkeypatch.setattr(FromMemory, "tested", watched)
     run = tiny.train_tiny(tmp_path, test=False, validation=40)
     assert set(seen) == {40}
     assert "test" not in run.result

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,16 +68,25 @@ def evaluate(
     advance: Callable[[int], None] = lambda done: None,
 ) -> Score:
     """One view of each uint8 image, in eval mode; a network is left in the mode it came in."""
-    wrong, loss = 0, 0.0
-    with _testing(net), torch.no_grad():
+
+    def batches() -> Iterator[tuple[Tensor, Tensor]]:
         for start in range(0, len(images), batch):
-            x = normalize(images[start : start + batch].to(device))
-            y = labels[start : start + batch].to(device)
+            yield normalize(images[start : start + batch].to(device)), labels[start : start + batch].to(device)
+            advance(min(start + batch, len(images)))
+
+    return evaluate_batches(net, batches())
+
+
+def evaluate_batches(net: Callable[[Tensor], Tensor], batches: Iterable[tuple[Tensor, Tensor]]) -> Score:
+    """One view of each image as the network reads it, with labels, on the network's device."""
+    count, wrong, loss = 0, 0, 0.0
+    with _testing(net), torch.no_grad():
+        for x, y in batches:
             out = net(x.contiguous(memory_format=torch.channels_last)).float()
+            count += len(y)
             wrong += int((out.argmax(1) != y).sum())
             loss += float(functional.cross_entropy(out, y, reduction="sum"))
-            advance(min(start + batch, len(images)))
-    return Score(len(images), wrong, loss / max(len(images), 1))
+    return Score(count, wrong, loss / max(count, 1))
 
 
 @contextlib.contextmanager

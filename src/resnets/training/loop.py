@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import math
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,24 +18,23 @@ from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
 from resnets.analysis.propagation import cheap
-from resnets.data.augment import Augment, Normalize
 from resnets.data.draws import draws, order
+from resnets.data.folder import Folder
 from resnets.data.images import Images
-from resnets.data.stream import Stream
 from resnets.engine import prepare
 from resnets.errors import UserError
-from resnets.evaluate.error import Score, evaluate
+from resnets.evaluate.error import Score, evaluate_batches
 from resnets.evaluate.precise_bn import precise_bn
 from resnets.nn import ResNet, build
 from resnets.spec import Spec
 from resnets.training.distributed import Workers
+from resnets.training.feed import Feed, FromFiles, FromMemory
 from resnets.training.muon import Muon
 from resnets.training.recipe import Recipe
 from resnets.training.schedule import Schedule
 
 _DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 _WATCHED = 32  # images on which the signal is measured
-_SPLIT_SEED = 0  # one validation set for all seeds, so that they can be compared
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ class Trainer:
     def __init__(
         self,
         spec: Spec,
-        data: Images,
+        data: Images | Folder,
         recipe: Recipe,
         seed: int,
         *,
@@ -60,23 +59,28 @@ class Trainer:
         workers: Workers | None = None,
         engine: str = "auto",
         memory: str = "fast",
+        net: ResNet | None = None,
+        reading: Mapping[str, Any] | None = None,
     ) -> None:
+        """`net` is what to begin with, where that is not new; `reading` are options of `FromFiles`."""
         self.recipe, self.seed, self.data = recipe, seed, data
         self.device, self.workers = torch.device(device), workers or Workers()
         if recipe.batch < self.workers.world:
             raise UserError(f"a batch of {recipe.batch} cannot be split over {self.workers.world} processes.")
+        share = self.workers.share(recipe.batch)
+        self.feed: Feed
+        if isinstance(data, Folder):
+            side = recipe.side or spec.input_size
+            self.feed = FromFiles(data, recipe, seed, self.device, share, side=side, **(reading or {}))
+        else:
+            self.feed = FromMemory(data, recipe, seed, self.device, share)
+        self.stream = self.feed.stream
+        self.schedule = Schedule(recipe, self.stream.n)
 
-        train, held = data.split(recipe.validation, _SPLIT_SEED)
-        self.images = torch.from_numpy(data.train_images[train]).to(self.device)
-        self.labels = torch.from_numpy(data.train_labels[train]).to(self.device)
-        self.held = torch.from_numpy(data.train_images[held]), torch.from_numpy(data.train_labels[held])
-        self.stream = Stream(len(train), recipe.batch, seed)
-        self.schedule = Schedule(recipe, len(train))
-        self.normalize = Normalize.of(data, recipe.normalize).to(self.device)
-
-        self.net = build(spec, seed=seed, device=self.device)
+        self.net = (net or build(spec, seed=seed)).to(self.device)
         if recipe.channels_last:
             self.net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.frozen = frozen(self.net, recipe.freeze)
         self.average = copy.deepcopy(self.net).requires_grad_(False) if recipe.ema else None
         self.engine = engine
         self.prepared = prepare(self._synchronised(self.net), engine=engine, memory=memory)
@@ -113,7 +117,7 @@ class Trainer:
         decayed: list[nn.Parameter] = []
         free: list[nn.Parameter] = []
         filters: list[nn.Parameter] = []
-        for parameter in self.net.parameters():
+        for parameter in filter(lambda p: p.requires_grad, self.net.parameters()):
             if recipe.optimizer == "muon" and id(parameter) in banks:
                 filters.append(parameter)
             else:
@@ -130,6 +134,8 @@ class Trainer:
     def step(self, step: int) -> None:
         """Forward, backward and update for this worker's share of batch `step`."""
         self.net.train()
+        for module in self.frozen:
+            module.eval()
         for group in self.optimizer.param_groups:
             group["lr"] = self.schedule.lr(step, group["rate"])
         images, labels = self._batch(step)
@@ -156,14 +162,8 @@ class Trainer:
         self.record[self.stream.place(step)] = self.workers.summed(seen)
 
     def _batch(self, step: int) -> tuple[Tensor, Tensor]:
-        """This worker's share of a batch, augmented; a batch may end one epoch and begin the next."""
-        augment = Augment(self.normalize, self.seed, self.recipe.pad, self.recipe.flip, self.schedule.size(step))
-        images, labels = [], []
-        for epoch, index in self.stream.batch(step, self.workers.share(self.recipe.batch)):
-            at = index.to(self.device)
-            images.append(augment(self.images.index_select(0, at), index, epoch))
-            labels.append(self.labels.index_select(0, at))
-        return self._laid_out(torch.cat(images)), torch.cat(labels)
+        images, labels = self.feed.batch(step, self.schedule)
+        return self._laid_out(images), labels
 
     def _laid_out(self, x: Tensor) -> Tensor:
         return x.contiguous(memory_format=torch.channels_last if self.recipe.channels_last else torch.contiguous_format)
@@ -211,32 +211,28 @@ class Trainer:
 
     def signal(self) -> dict[str, list[float | None]]:
         """How signals travel through the net now, on training images as they are; it leaves no trace."""
-        index = torch.from_numpy(order(len(self.images), 0, 0)[:_WATCHED]).to(self.device)
-        return cheap(self.net, self._laid_out(self.normalize(self.images.index_select(0, index))))
+        (x,) = self.feed.plain(order(self.stream.n, 0, 0)[:_WATCHED], _WATCHED)
+        return cheap(self.net, self._laid_out(x))
 
     @property
     def tested(self) -> nn.Module:
         """The network that is tested and kept: the averaged one where there is one."""
         return self.net if self.average is None else self.average
 
-    def score(self, images: Tensor, labels: Tensor) -> Score:
-        """The error on images, each worker testing its share with rank 0's BN statistics: those that are kept."""
+    def score(self, split: str) -> Score:
+        """The error on `validation` or `test`: each worker tests its share with the BN statistics that rank 0 keeps."""
         self.workers.alike(self.tested.buffers())
-        mine = self.workers.share(len(labels))
-        part = evaluate(self.tested, images[mine], labels[mine], self.normalize, device=self.device)
-        wrong, loss = self.workers.total(part.wrong, part.loss * part.images)
-        return Score(len(labels), round(wrong), loss / len(labels))
+        mine = self.workers.share(self.feed.count(split))
+        part = evaluate_batches(self.tested, self.feed.tested(split, mine))
+        images, wrong, loss = self.workers.total(part.images, part.wrong, part.loss * part.images)
+        return Score(round(images), round(wrong), loss / max(images, 1))
 
     def finish(self) -> None:
         """Precise BN, where the recipe asks for it: on the first images in order, without augmentation."""
-        count, size = min(self.recipe.precise_bn, len(self.images)), self.recipe.batch
-
-        def batches() -> Iterator[Tensor]:
-            for start in range(0, count - count % size or count, size):
-                yield self.normalize(self.images[start : min(start + size, count)])
-
+        count, size = min(self.recipe.precise_bn, self.stream.n), self.recipe.batch
+        batches = self.feed.plain(np.arange(count - count % size or count), size)
         if count:
-            precise_bn(self.tested, batches())
+            precise_bn(self.tested, batches)
 
     # --- what is kept -------------------------------------------------------------------------
 
@@ -270,6 +266,17 @@ class Trainer:
             state["scale"], state["_growth_tracker"] = float(tensors["scale"][0]), int(tensors["scale"][1])
             self.scaler.load_state_dict(state)
         self.record.copy_(tensors["record"])
+
+
+def frozen(net: ResNet, stages: int) -> list[nn.Module]:
+    """The stem and the first stages, whose weights and statistics are to stay as they are; none for 0 stages."""
+    if stages > len(net.stages):
+        raise UserError(f"{net.spec.name} has {len(net.stages)} stages, so freeze cannot be {stages}.")
+    units = [unit for stage in net.stages[:stages] for unit in stage]
+    modules: list[nn.Module] = [net.stem, *units] if stages else []
+    for module in modules:
+        module.requires_grad_(False)
+    return modules
 
 
 class NotFiniteError(Exception):

@@ -20,14 +20,16 @@ CHOICES = {
     "schedule": SCHEDULES,
     "optimizer": ("sgd", "muon"),
     "decay_on": ("all", "weights"),
+    "augment": ("pad", "scale", "aspect"),
     "flip": ("random", "alternate", "none"),
     "normalize": ("channel", "pixel"),
     "precision": ("float32", "bf16", "fp16"),
 }
 
 
-def _field(default: Any, text: str) -> Any:
-    return dataclasses.field(default=default, metadata={"help": text})
+def _field(default: Any, text: str, later: bool = False) -> Any:
+    """A field and its help. `later` ones came after runs had been made, whose names must not change."""
+    return dataclasses.field(default=default, metadata={"help": text, "later": later})
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,16 @@ class Recipe:
     precision: str = _field("float32", "of the arithmetic; master weights stay float32")
     channels_last: bool = _field(True, "memory layout of the convolutions")
     sync_bn: bool = _field(False, "BN over the batch of all devices instead of each one's")
+    augment: str = _field(
+        "pad", "crops of padded images; of files also of scaled ones, or of any scale and shape", True
+    )
+    side: int = _field(0, "pixels across what the network sees of images in files; 0: what it is made for", True)
+    shorter_side: str = _field(
+        "256-480", "range of the shorter side for scale, for crops of 224; else in proportion", True
+    )
+    jitter: float = _field(0.0, "largest change of brightness, contrast and saturation, in files", True)
+    lighting: float = _field(0.0, "deviation of the change along the axes of ImageNet's colours, in files", True)
+    freeze: int = _field(0, "stages, the stem with the first, that keep the weights they began with", True)
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -78,7 +90,8 @@ class Recipe:
             ("precise_bn", 0, None), ("lr", 0, None), ("warmup_lr", 0, None), ("weight_decay", 0, None),
             ("gamma", 0, None), ("muon_lr", 0, None), ("muon_decay", 0, None), ("final_lr", 0, None),
             ("momentum", 0, 1), ("label_smoothing", 0, 1),
-            ("ema", 0, 1), ("peak", 0, 1),
+            ("ema", 0, 1), ("peak", 0, 1), ("side", 0, None), ("jitter", 0, 1), ("lighting", 0, None),
+            ("freeze", 0, None),
         ):  # fmt: skip
             value = getattr(self, name)
             if value < low or (high is not None and value > high):
@@ -90,7 +103,7 @@ class Recipe:
             raise UserError(f"recipe {self.name}: nesterov needs a momentum above 0.")
         for span in (self.length, self.warmup, *self.milestone_spans):
             parse_span(span)
-        self.size_steps  # noqa: B018  # parsing is checking
+        _ = self.size_steps, self.shorter  # parsing is checking
 
     @property
     def milestone_spans(self) -> tuple[str, ...]:
@@ -109,10 +122,22 @@ class Recipe:
             raise UserError(f"recipe {self.name}: sizes must begin at 0 and go up in time, not {self.sizes!r}.")
         return tuple(steps)
 
+    @property
+    def shorter(self) -> tuple[int, int]:
+        """`shorter_side` as two numbers."""
+        match = re.fullmatch(r"([0-9]{1,5})-([0-9]{1,5})", self.shorter_side)
+        if not match or not 224 <= int(match[1]) <= int(match[2]):
+            raise UserError(
+                f"recipe {self.name}: shorter_side must look like 256-480, from 224 up, not {self.shorter_side!r}."
+            )
+        return int(match[1]), int(match[2])
+
     def to_dict(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+        """All fields, but later ones only where they are set: a run of old has the name that it had."""
+        return {k: v for k, v in dataclasses.asdict(self).items() if k not in LATER or v != LATER[k]}
 
 
+LATER = {f.name: f.default for f in dataclasses.fields(Recipe) if f.metadata.get("later")}
 _TYPES: dict[str, type | tuple[type, ...]] = {"int": int, "float": (int, float), "str": str, "bool": bool}
 
 
@@ -157,6 +182,17 @@ _QUICK = dataclasses.replace(  # for minutes on two cores: docs/decisions/0004-c
     sizes="16@0,24@0.472,32@0.849",  # 6.4, 5.1 and 2 epochs
 )
 
+_IMAGENET = dataclasses.replace(  # v1 and v2: shorter side from [256, 480], AlexNet's colours
+    _PAPER,
+    name="imagenet-paper",
+    length="90ep",
+    batch=256,
+    milestones="30ep,60ep",
+    warmup="0it",
+    augment="scale",
+    lighting=0.1,
+)
+
 RECIPES: dict[str, Recipe] = {
     recipe.name: recipe
     for recipe in (
@@ -168,6 +204,14 @@ RECIPES: dict[str, Recipe] = {
         dataclasses.replace(_PAPER, name="cifar-v1", validation=5000),
         _QUICK,
         dataclasses.replace(_QUICK, name="cifar-hours", length="100ep", pad=4, sizes="16@0,24@0.35,32@0.7"),
+        _IMAGENET,
+        dataclasses.replace(  # v2's last row of Table 5, which the Torch code trained
+            _IMAGENET, name="imagenet-aspect", augment="aspect", jitter=0.4, nesterov=True
+        ),
+        dataclasses.replace(  # own images from given weights
+            _PAPER, name="finetune", length="10ep", batch=64, lr=0.01, schedule="cosine", milestones="", warmup="0it",
+            nesterov=True, augment="aspect",
+        ),
     )
 }  # fmt: skip
 

@@ -7,14 +7,15 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, Any
 
 import torch
 
 from resnets.atomic import write_atomically, write_error
-from resnets.data import load as load_data
+from resnets.data import load_or_open
+from resnets.data.folder import Folder
 from resnets.data.images import Images
 from resnets.engine.allocator import keep_freed_memory
 from resnets.errors import DivergedError, UserError
@@ -22,6 +23,7 @@ from resnets.interop.weights import save_weights
 from resnets.runs import Identity, Run, provenance
 from resnets.spec import Spec
 from resnets.training import checkpoint, distributed, mode
+from resnets.training.beginning import from_weights
 from resnets.training.checkpoint import Checkpoint
 from resnets.training.events import writer_of
 from resnets.training.loop import NotFiniteError, Trainer
@@ -33,7 +35,7 @@ from resnets.zoo import spec_of
 
 def train(
     model: str | Spec,
-    data: str | Images = "cifar10",
+    data: str | Images | Folder = "cifar10",
     recipe: str | Recipe = "cifar-paper",
     *,
     seed: int = 0,
@@ -50,6 +52,9 @@ def train(
     quiet: bool = False,
     data_dir: str | Path | None = None,
     network: dict[str, Any] | None = None,
+    weights: str | Path | None = None,
+    bad_images: str = "error",
+    decoders: int | None = None,
     **changes: Any,
 ) -> Run:
     """Train a network by a recipe and return its run; the same call again resumes it, or returns it finished.
@@ -59,15 +64,26 @@ def train(
     choice is ever made by it. `checkpoint_every` is in seconds. `every` so many steps, and at both ends, the signal
     along the units is measured and logged. `engine` and `memory` say how it is computed here (see
     `resnets.engine.prepare`). None of these four is a part of the run.
+
+    `weights` is a file or a finished run to begin with. Images in files are decoded by so many processes,
+    `decoders`; of those that cannot be, `bad_images` says whether they end the run (`error`) or not (`skip`).
     """
     chosen = recipe_of(recipe, **changes)
     mode.check(engine, memory)
     workers, place = distributed.start(device)
-    images = load_data(data, data_dir) if isinstance(data, str) else data
+    images = load_or_open(data, data_dir) if isinstance(data, str) else data
+    if test and isinstance(images, Folder) and images.test is None and not chosen.validation:
+        raise UserError(
+            f"{images.name} has no folder val to test on: hold out training images by --validation N, or leave testing "
+            "out by --no-test."
+        )
     spec = _spec(model, network or {}, images)
-    identity = Identity(spec, images.name, images.digest, chosen, seed)
+    begun = from_weights(weights, spec, images, seed) if weights is not None else None
+    images = begun.data if begun else images
+    identity = Identity(spec, images.name, images.digest, chosen, seed, begun.digest if begun else "")
     run = Run(Path(out) / identity.slug)
     tell = say if workers.first and not quiet else mute
+    complain = warn if workers.first else mute
     if workers.told(run.result is not None):
         tell(f"{run.path} is finished.")
         return run
@@ -76,37 +92,38 @@ def train(
     with run.lock() if workers.first else nullcontext():
         before = workers.told(mode.began(run))
         if memory == "auto" and engine != "plain":
-            side = max(images.train_images.shape[2:])
-            memory = mode.fitting(
-                spec, chosen, side, place, workers, first=before, warn=warn if workers.first else mute
-            )
+            side = chosen.side or spec.input_size if isinstance(images, Folder) else max(images.train_images.shape[2:])
+            memory = mode.fitting(spec, chosen, side, place, workers, first=before, warn=complain)
         how = {"engine": engine, "memory": workers.told("fast" if memory == "auto" else memory)}
         if before not in (None, how["memory"]):
             tell(f"{run.path} began in memory mode {before}; {how['memory']} computes the same up to rounding.")
-        trainer = Trainer(spec, images, chosen, seed, device=place, workers=workers, **how)
+        reading = {"bad_images": bad_images, "workers": decoders, "warn": complain}
+        start = begun.net if begun else None
+        trainer = Trainer(spec, images, chosen, seed, device=place, workers=workers, net=start, reading=reading, **how)
         for reason in mode.fallbacks(trainer.prepared):
             tell(f"some units run plain: {reason}.")
         session = _Session(
             run, trainer, curve=curve, test=test, log_every=log_every, checkpoint_every=checkpoint_every, every=every
         )
         session.begin(identity, how)
+        if begun and not session.step:
+            tell(f"{run.path} {begun.told}")
         if session.step:
             tell(f"resuming {run.path} at step {session.step:,} of {trainer.schedule.total:,}.")
-        with progress(trainer.schedule.total, session.step, quiet or not workers.first) as shown:
+        hidden = quiet or not workers.first
+        with closing(trainer.feed), progress(trainer.schedule.total, session.step, hidden) as shown:
             session.go(shown, writer_of(run, tensorboard and workers.first))
     return run
 
 
-def _spec(model: str | Spec, changes: dict[str, Any], images: Images) -> Spec:
+def _spec(model: str | Spec, changes: dict[str, Any], images: Images | Folder) -> Spec:
     """The network for these images: as many classes and channels as they have, unless it was said."""
     if isinstance(model, Spec):
         if changes:
             raise UserError("a network given as a Spec takes no changes by `network`; change the spec.")
         spec = model
     else:
-        spec = spec_of(
-            model, **{"num_classes": images.num_classes, "in_channels": images.train_images.shape[1], **changes}
-        )
+        spec = spec_of(model, **{"num_classes": images.num_classes, "in_channels": images.channels, **changes})
     if spec.num_classes < images.num_classes:
         raise UserError(f"{images.name} has {images.num_classes} classes and the network only {spec.num_classes}.")
     return spec
@@ -127,7 +144,8 @@ class _Session:
         every: int,
     ) -> None:
         self.run, self.trainer, self.workers = run, trainer, trainer.workers
-        self.curve, self.test = curve, test
+        self.test = test and trainer.feed.count("test") > 0
+        self.curve = curve and trainer.feed.count("test") > 0
         self.log_every, self.checkpoint_every, self.every = log_every, checkpoint_every, every
         self.step = 0
         self.lines = 0  # of metrics
@@ -239,12 +257,7 @@ class _Session:
             self._write({"kind": "signal", **base, **self.trainer.signal()})
 
     def _score(self, split: str, base: dict[str, Any]) -> dict[str, Any]:
-        data = self.trainer.data
-        if split == "validation":
-            images, labels = self.trainer.held
-        else:
-            images, labels = torch.from_numpy(data.test_images), torch.from_numpy(data.test_labels)
-        score = self.trainer.score(images, labels).to_dict()
+        score = self.trainer.score(split).to_dict()
         self.scores[split] = self.step, score
         self._write({"kind": split, **base, "loss": score["loss"], "error": score["error"]})
         self.shown.scored(split, score["error"])
@@ -291,10 +304,10 @@ class _Session:
             return
         with self._metrics_written():
             self.metrics.close()
-        preprocessing = {"normalize": trainer.recipe.normalize, "mean": trainer.data.mean, "std": trainer.data.std}
+        seen = {"normalize": trainer.recipe.normalize, "mean": trainer.data.mean, "std": trainer.data.std}
         metadata = {
             "classes": json.dumps(trainer.data.classes),
-            "preprocessing": json.dumps(preprocessing),
+            "preprocessing": json.dumps({**seen, **trainer.feed.preprocessing}),
             "run": json.dumps(self.run.config["run"]),
             "scores": json.dumps(scores),
         }

@@ -1,0 +1,50 @@
+"""Where a training begins: at a new network, or at given weights with a new classifier if the classes are others."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+from resnets.data.folder import Folder
+from resnets.data.images import Images
+from resnets.errors import UserError
+from resnets.interop.files import read, read_metadata
+from resnets.interop.weights import layout_in, load_weights
+from resnets.nn import ResNet, build
+from resnets.spec import Spec
+
+
+class Beginning(NamedTuple):
+    net: ResNet
+    data: Images | Folder  # normalised as the weights were trained
+    digest: str  # of the file
+    told: str  # a sentence
+
+
+def from_weights(path: str | Path, spec: Spec, data: Images | Folder, seed: int) -> Beginning:
+    """The network of `spec` with the weights of a file or of a finished run."""
+    file = Path(path)
+    if file.is_dir():
+        file = file / "final.safetensors"
+    metadata, layout = read_metadata(file), layout_in(file)
+    outputs = read(file).tensors.get(layout.names(spec, ["classifier.bias"])["classifier.bias"])
+    if outputs is None:
+        raise UserError(f"{file} has no classifier, so it holds no whole network.")
+    source = build(dataclasses.replace(spec, num_classes=len(outputs)))
+    load_weights(source, file)
+    classes = tuple(json.loads(metadata.get("classes", "[]")))
+    same = len(outputs) == spec.num_classes and classes in ((), data.classes)
+    net = source if same else build(spec, seed=seed)
+    if not same:
+        kept = {k: v for k, v in source.state_dict().items() if not k.startswith("classifier.")}
+        net.load_state_dict(kept, strict=False)
+    said = json.loads(metadata.get("preprocessing", "{}"))
+    if said.get("normalize") == "channel":
+        data = dataclasses.replace(data, mean=tuple(said["mean"]), std=tuple(said["std"]))
+    elif not said and layout.mean_std is not None:
+        data = dataclasses.replace(data, mean=layout.mean_std[0], std=layout.mean_std[1])
+    classifier = "and its classifier" if same else f"with a new classifier for {spec.num_classes} classes"
+    return Beginning(net, data, hashlib.sha256(file.read_bytes()).hexdigest(), f"begins at {file} {classifier}.")
