@@ -1,7 +1,4 @@
-"""Augmented CIFAR batches on one thread: ours for a whole batch, against the usual way, image by image through PIL.
-
-Batches from JPEG files belong here too, as further contestants of the task "batch", once there is a reader to compare.
-"""
+"""Augmented CIFAR batches on one thread: ours for a whole batch, against the usual way, image by image through PIL."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from benchmarks import batches, peers, roofline
+from benchmarks import batches, jpegs, peers, roofline
 from resnets.engine import prepare
 from resnets.engine.allocator import keep_freed_memory
 from resnets.engine.memory import forecast
@@ -27,14 +27,14 @@ LIBRARIES = ("timm", "torchvision")
 
 @dataclass(frozen=True)
 class Job:
-    task: str  # "step", "inference" or "batch"
+    task: str  # "step", "inference", "batch" or "jpeg"
     contestant: str
     net: str = ""
     batch: int = 128
 
 
 def build(job: Job) -> Work:
-    return {"step": _step, "inference": _inference, "batch": batches.build}[job.task](job)
+    return {"step": _step, "inference": _inference, "batch": batches.build, "jpeg": jpegs.build}[job.task](job)
 
 
 def _inputs(job: Job) -> tuple[torch.Tensor, torch.Tensor]:

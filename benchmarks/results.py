@@ -15,7 +15,7 @@ from benchmarks.timing import load
 from resnets.atomic import write_atomically
 from resnets.runs import provenance
 
-LIBRARIES = ("timm", "torchvision", "keras", "tensorflow", "jax", "onnxruntime", "openvino", "pillow")
+LIBRARIES = ("timm", "torchvision", "keras", "tensorflow", "jax", "onnxruntime", "openvino", "pillow", "simplejpeg")
 
 
 def origin() -> dict[str, Any]:

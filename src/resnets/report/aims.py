@@ -92,6 +92,7 @@ AIMS = (
     Aim("preresnet1001, batch 128, peak memory", 3, 2, _deepest_memory, below="GiB"),
     Aim("preresnet110, inference speed", 1.3, 1.5, _speed("inference", "preresnet110, batch 128", "timm", "frozen")),
     Aim("preresnet50, inference speed", 1.3, 1.5, _speed("inference", "preresnet50, batch 8", "timm", "frozen")),
+    Aim("batches from JPEG files, speed", 2, 3, _speed("jpeg", "64 images", "PIL", "ours")),
     Aim("CIFAR batches, speed", 5, 7, _speed("data", "128 images", "PIL", "ours")),
     Aim(
         "CIFAR-10 to 20 % error, time against the papers' recipe", 3, 6,

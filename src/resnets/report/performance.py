@@ -19,6 +19,7 @@ LABELS = {
     "frozen": "ours, frozen",
     "onnxruntime": "ours, ONNX Runtime",
     "openvino": "ours, OpenVINO",
+    "without fast-jpeg": "ours, without the extra fast-jpeg",
 }
 Table = tuple[list[str], list[list[str]]]  # header, rows
 
@@ -112,6 +113,7 @@ SECTIONS: dict[str, Callable[[Mapping[str, Line]], Table]] = {
     "memory": memory,
     "inference": speeds,
     "data": speeds,
+    "jpeg": speeds,
     "startup": speeds,
     "depth": depth,
     "race": speeds,
