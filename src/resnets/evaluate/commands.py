@@ -106,6 +106,7 @@ def eval_command(
     name = data or first.about.data or ("cifar10" if spec.stem == "cifar" else None)
     if name is None:
         raise UserError(f"say what to test {first.what} on: --data FOLDER, with a folder of pictures for each class.")
+    name = name.removeprefix("imagenet:")  # training's word for a folder with ImageNet's classes
     images = None if Path(name).is_dir() else load_data(name, data_dir)
     if images is None and (per or precise):
         raise UserError("--normalize and --precise-bn take statistics of training images, which a folder has not.")
