@@ -31,6 +31,7 @@ class Job:
     contestant: str
     net: str = ""
     batch: int = 128
+    side: int | None = None  # of the images, where it is not what the papers feed the net
 
 
 def build(job: Job) -> Work:
@@ -40,7 +41,8 @@ def build(job: Job) -> Work:
 def _inputs(job: Job) -> tuple[torch.Tensor, torch.Tensor]:
     spec = peers.same(job.net)
     draw = torch.Generator().manual_seed(0)
-    x = torch.randn(job.batch, 3, spec.input_size, spec.input_size, generator=draw)
+    side = job.side or spec.input_size
+    x = torch.randn(job.batch, 3, side, side, generator=draw)
     return x, torch.randint(spec.num_classes, (job.batch,), generator=draw)
 
 
@@ -52,7 +54,7 @@ def foretold(job: Job) -> int | None:
     """What our forecast says of a process that is about to train; it speaks of our own modes alone."""
     if job.task != "step" or job.contestant not in MODES:
         return None
-    return forecast(peers.same(job.net), job.batch, mode=job.contestant).total
+    return forecast(peers.same(job.net), job.batch, job.side, job.contestant).total
 
 
 # --- training: forward, loss, backward, update ------------------------------------------------

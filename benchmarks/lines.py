@@ -30,6 +30,7 @@ class Line:
     effort: float = 4  # seconds of a contestant's round, roughly, with its share of the start: for the time left
     rounds: int | None = None  # where a section's number is too many
     needs: Mapping[str, float] = field(default_factory=dict)  # GiB without which a contestant is left out
+    side: int | None = None  # of the images, where it is not what the papers feed the net
     commands: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
@@ -38,11 +39,13 @@ class Line:
             return f"{self.net}, to {GOAL} % error"
         if self.commands:
             return "a new process"
-        return f"{self.net}, batch {self.batch}" if self.net else f"{self.batch} images"
+        sides = f" of {self.side}x{self.side}" if self.side else ""
+        return f"{self.net}, batch {self.batch}{sides}" if self.net else f"{self.batch} images"
 
     def job(self, contestant: str) -> dict[str, object]:
         """What a worker is told."""
-        return {"task": self.task, "contestant": contestant, "net": self.net, "batch": self.batch}
+        told = {"task": self.task, "contestant": contestant, "net": self.net, "batch": self.batch}
+        return {**told, "side": self.side} if self.side else told
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,14 @@ SECTIONS = {
         ),
         quick=(Line("step", ("timm", "fast", "lean", "min"), "preresnet164", 16, "fresh", 10, 1),),
         rounds=3,
+    ),
+    "large": Section(  # the deepest net of the papers for ImageNet, at both of its sizes: does the forecast hold?
+        (
+            Line("step", ("fast", "min"), "preresnet200", 8, "fresh", 60, side=224),
+            Line("step", ("fast", "min"), "preresnet200", 4, "fresh", 60, side=320),
+        ),
+        quick=(),
+        rounds=1,
     ),
     "inference": Section(
         (

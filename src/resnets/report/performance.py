@@ -111,6 +111,7 @@ def absences(section: Mapping[str, Line]) -> list[str]:
 SECTIONS: dict[str, Callable[[Mapping[str, Line]], Table]] = {
     "step": steps,
     "memory": memory,
+    "large": memory,
     "inference": speeds,
     "data": speeds,
     "jpeg": speeds,
