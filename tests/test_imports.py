@@ -22,7 +22,7 @@ ALLOWED = {
     "data": {"errors", "atomic", "cache"},
     "engine": {"errors", "cache", "spec", "nn"},
     "evaluate": {"errors", "atomic", "spec", "zoo", "nn", "data", "engine", "interop", "runs"},
-    "use": {"errors", "atomic", "text", "spec", "zoo", "nn", "data", "engine", "evaluate", "interop", "runs"},
+    "use": {"errors", "atomic", "text", "spec", "zoo", "nn", "data", "engine", "evaluate", "interop", "runs", "paper"},
     "runs": {"errors", "spec", "training"},  # recipes are data
     "training": {
         "analysis",

@@ -61,6 +61,7 @@ __all__ = [
 def create(
     name: str,
     *,
+    pretrained: bool = False,
     seed: int | None = None,
     generator: torch.Generator | None = None,
     device: torch.device | str | None = None,
@@ -71,8 +72,18 @@ def create(
 
     `changes` are the fields of `Spec` (`num_classes=100`, `order="bn_after_add"`,
     `shortcut=ExclusiveGate(bias=-6)`, `stem="cifar"`, `blocks=`, `widths=` ...) and `depth=`.
-    `seed` or `generator` makes the initial weights reproducible.
+    `seed` or `generator` makes the initial weights reproducible. With `pretrained` the name is that of a trained
+    network in the package, as `preresnet20.cifar10`, which comes as it is.
     """
+    if pretrained:
+        from resnets.interop.pretrained import file_of
+
+        if changes or seed is not None or generator is not None:
+            raise UserError(f"a pretrained {name} comes as it is; leave out what would change it.")
+        path = file_of(name)
+        from resnets.interop.weights import load
+
+        return load(path).to(device=device, dtype=dtype)
     chosen = spec_of(name, **changes)
     from resnets.nn import build
 

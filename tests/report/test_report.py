@@ -127,3 +127,12 @@ def test_summary_is_the_papers():
 def test_the_tables_of_the_pages_are_those_of_the_results(page):
     text = page.read_text()
     assert tables.filled(text, ROOT / "results") == text, "run `make tables`"
+
+
+def test_tests_by_protocol_are_a_table(tmp_path):
+    found = {"error": 27.5, "interval": [21.78, 34.07], "top5": {"error": 12.0, "interval": [8.2, 17.23]}}
+    about = {"network": {"name": "resnet50"}, "data": "../some/tree", "images": 200, "views": "crop 224 of 256"}
+    (tmp_path / "imagenet").mkdir()
+    (tmp_path / "imagenet" / "a.json").write_text(json.dumps({**about, **found}))
+    row = tables.imagenet(tmp_path).splitlines()[-1]
+    assert "tree, 200 pictures | crop 224 of 256 | 27.50 % (21.8 to 34.1) | 12.00 % (8.2 to 17.2)" in row

@@ -104,9 +104,10 @@ def _spec(network: str, changes: dict[str, Any]) -> Spec:
     if changes:
         options = ", ".join(f"--{name.replace('_', '-')}" for name in changes)
         raise UserError(f"{network} says itself what its network is; leave out {options}.")
+    from resnets.interop.pretrained import located
     from resnets.interop.weights import read_spec
 
-    return read_spec(network)
+    return read_spec(located(network))
 
 
 def _load(spec: Spec, path: str, source: str) -> str:

@@ -32,7 +32,26 @@ def cifar(results: Path) -> str:
     return "\n".join(lines)
 
 
-TABLES: dict[str, Callable[[Path], str]] = {"cifar": cifar, **reproduced.TABLES, **performance.TABLES}
+def imagenet(results: Path) -> str:
+    """Every test by a protocol of the papers: errors among the first one and the first five, with their intervals."""
+    lines = ["| network | data | views | top-1 error | top-5 error |", "|---|---|---|---|---|"]
+    for path in sorted((results / "imagenet").glob("*.json")):
+        result: dict[str, Any] = json.loads(path.read_text())
+        cells = [
+            f"{s['error']:.2f} % ({s['interval'][0]:.1f} to {s['interval'][1]:.1f})" for s in (result, result["top5"])
+        ]
+        data = f"{Path(result['data']).name}, {result['images']} pictures"
+        link = f"[{result['network']['name']}](../results/imagenet/{path.name})"
+        lines.append(f"| {link} | {data} | {result['views']} | {cells[0]} | {cells[1]} |")
+    return "\n".join(lines)
+
+
+TABLES: dict[str, Callable[[Path], str]] = {
+    "cifar": cifar,
+    "imagenet": imagenet,
+    **reproduced.TABLES,
+    **performance.TABLES,
+}
 
 
 def filled(page: str, results: Path) -> str:
