@@ -120,23 +120,30 @@ class Traced(nn.Module):
         self.classifier = net.classifier
         for module in list(self.body.modules()):
             for name, child in module.named_children():
-                if isinstance(child, shortcuts.Pad) and not child.pool:
-                    setattr(module, name, Subsampled(child))
+                if isinstance(child, shortcuts.Pad):
+                    setattr(module, name, Smaller(child))
         self.eval()
 
     def forward(self, x: Tensor) -> Tensor:
         return self.classifier(self.body(x).mean((2, 3)))
 
 
-class Subsampled(nn.Module):
-    """Option A with every second pixel taken by a pooling of one pixel.
+class Smaller(nn.Module):
+    """Option A with poolings whose result has its size written as that of a convolution.
 
-    The size of its result is then written as that of a convolution is, and torch.export sees that they are equal.
+    torch.export sees only then that the sizes of both paths are equal, whatever they are.
     """
 
     def __init__(self, pad: shortcuts.Pad) -> None:
         super().__init__()
-        self.stride, self.zeros = pad.stride, pad.zeros
+        self.stride, self.zeros, self.pool = pad.stride, pad.zeros, pad.pool
 
     def forward(self, x: Tensor) -> Tensor:
-        return functional.pad(functional.avg_pool2d(x, 1, self.stride), self.zeros)
+        if not self.pool:
+            return functional.pad(functional.avg_pool2d(x, 1, self.stride), self.zeros)
+        ones = torch.ones_like(x[:, :1])  # how many pixels are averaged: at the end of an odd map fewer
+        total, pixels = (functional.avg_pool2d(self._longer(t), self.stride) for t in (x, ones))
+        return functional.pad(total / pixels, self.zeros)
+
+    def _longer(self, x: Tensor) -> Tensor:
+        return functional.pad(x, (0, self.stride - 1, 0, self.stride - 1))
