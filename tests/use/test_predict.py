@@ -83,7 +83,7 @@ def test_what_cannot_be_read_is_listed_at_the_end_and_the_rest_is_told(here, cap
     told = capsys.readouterr()
     found = json.loads(told.out)
     assert ["classes" in row for row in found] == [True, False, True, True, False]
-    assert "pictures/aa.jpg is no picture" in found[1]["error"]
+    assert "pictures/aa.jpg cannot be decoded" in found[1]["error"]
     assert told.err.splitlines()[-1] == "resnets: 2 of 5 pictures could not be read."
     assert main([*words, "--csv", "--top", "1"]) == 1
     assert len(capsys.readouterr().out.splitlines()) == 4
