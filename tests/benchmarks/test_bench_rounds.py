@@ -105,7 +105,7 @@ def test_lines_are_saved_one_by_one_each_with_its_origin(tmp_path):
 def test_the_plan():
     full, quick = command.plan(None, False, None), command.plan(None, True, None)
     assert {section for section, _, _ in full} == set(table.SECTIONS)
-    assert {section for section, _, _ in quick} == set(table.SECTIONS) - {"race"}  # which takes minutes
+    assert {section for section, _, _ in quick} == set(table.SECTIONS) - {"race", "large"}  # which take minutes
     assert max(rounds for _, _, rounds in quick) <= 3
     assert {rounds for _, _, rounds in command.plan("step,data", False, 5)} == {5}
     with pytest.raises(UserError, match="did you mean memory"):

@@ -205,3 +205,13 @@ def test_a_gpu_gives_the_same(size):
     augment = Augment(NORMALIZE, seed=0, size=size)
     there = dataclasses.replace(augment, normalize=NORMALIZE.to("cuda"))
     torch.testing.assert_close(there(TRAIN.cuda(), INDEX, 0).cpu(), augment(TRAIN, INDEX, 0))
+
+
+def test_normalising_is_the_same_in_every_memory_layout():
+    images = torch.randint(256, (3, 3, 6, 5), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    normalize = Normalize.by_channel((0.4, 0.5, 0.6), (0.2, 0.3, 0.25))
+    out = normalize(images.contiguous(memory_format=torch.channels_last))
+    assert out.is_contiguous(memory_format=torch.channels_last)
+    assert torch.equal(out, normalize(images))
+    wanted = (images.double() / 255 - normalize.mean.double()) / normalize.std.double()
+    torch.testing.assert_close(out.double(), wanted, rtol=1e-5, atol=1e-6)

@@ -51,7 +51,14 @@ class Normalize:
         if images.dtype != torch.uint8:
             raise UserError(f"images to normalise must be uint8, not {images.dtype}; they are divided by 255 here.")
         mean, std = self.mean.to(images.device), self.std.to(images.device)
-        return images.to(torch.float32).mul_(1 / (255 * std)).sub_(mean / std)
+        scale, shift = 1 / (255 * std), mean / std
+        x = images.to(torch.float32)
+        if mean.dim() == 3 and mean.shape[1:] == (1, 1) and x.permute(0, 2, 3, 1).is_contiguous():
+            # The channels of a pixel lie side by side: rows at a time, or each pixel would be a loop of its own.
+            scale, shift = (of.flatten().repeat(x.shape[3]) for of in (scale, shift))
+            x.permute(0, 2, 3, 1).flatten(2).mul_(scale).sub_(shift)
+            return x
+        return x.mul_(scale).sub_(shift)
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from resnets.data.decode import BadImageError
+from resnets.data.decode import BadImageError, Room
 from resnets.data.files import Files
 from resnets.data.views import View
 
@@ -51,12 +51,13 @@ class Views(Dataset[Piece]):
 
     def __getitem__(self, wanted: Wanted) -> Piece:
         numbers, mirrored = self.view.numbers(self.seed, wanted.epoch, np.array(wanted.index))
-        pixels = np.zeros((len(wanted.paths), self.view.side, self.view.side, 3), np.uint8)
-        faults = {}
+        pixels = np.empty((len(wanted.paths), self.view.side, self.view.side, 3), np.uint8)
+        faults, room = {}, Room()
         for i, path in enumerate(wanted.paths):
             try:
-                pixels[i] = self.view(read(path), numbers[i], bool(mirrored[i]))
+                pixels[i] = self.view(read(path), numbers[i], bool(mirrored[i]), room)
             except BadImageError as bad:
+                pixels[i] = 0
                 faults[i] = str(bad)
         return Piece(wanted, pixels, faults)
 

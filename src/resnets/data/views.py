@@ -15,7 +15,7 @@ import numpy.typing as npt
 import torch
 from PIL import Image
 
-from resnets.data.decode import Opened, Pixels
+from resnets.data.decode import Opened, Pixels, Room
 from resnets.data.draws import draws, uniform
 from resnets.errors import UserError, one_of
 
@@ -68,15 +68,15 @@ class View:
         edge = self.side * min(size) / (low + int(u[0] * (high - low + 1)))
         return Part(u[1] * (size[0] - edge), u[2] * (size[1] - edge), edge, edge)
 
-    def __call__(self, data: bytes, u: Numbers, mirrored: bool = False) -> Pixels:
-        """What is seen of an image file's bytes, (side, side, 3)."""
+    def __call__(self, data: bytes, u: Numbers, mirrored: bool = False, room: Room | None = None) -> Pixels:
+        """What is seen of an image file's bytes, (side, side, 3); `room` is for the decoder."""
         opened = Opened(data)
         part = self.part(opened.size, u)
         if self.kind == "centre":  # testing is exact
-            seen = _exactly(opened.pixels(), part, self.side)
+            seen = _exactly(opened.pixels(room=room), part, self.side)
         else:
             shrink = min(part.width, part.height) / self.side
-            pixels = opened.pixels((opened.size[0] / shrink, opened.size[1] / shrink))
+            pixels = opened.pixels((opened.size[0] / shrink, opened.size[1] / shrink), room)
             seen = _quickly(pixels, opened.size, part, self.side)
         return seen[:, ::-1] if mirrored else seen
 
