@@ -78,7 +78,7 @@ class View:
             shrink = min(part.width, part.height) / self.side
             pixels = opened.pixels((opened.size[0] / shrink, opened.size[1] / shrink), room)
             seen = _quickly(pixels, opened.size, part, self.side)
-        return seen[:, ::-1] if mirrored else seen
+        return _mirrored(seen) if mirrored else seen
 
     def numbers(self, seed: int, epoch: int, index: npt.NDArray[np.int64]) -> tuple[Numbers, npt.NDArray[np.bool_]]:
         """For each image the numbers that choose its part, and whether it is mirrored."""
@@ -119,7 +119,12 @@ def _exactly(pixels: Pixels, part: Part, side: int) -> Pixels:
     """As PIL scales: bilinear, wider where it shrinks, over every pixel that counts."""
     left, top, width, height = part
     box = (left, top, min(left + width, pixels.shape[1]), min(top + height, pixels.shape[0]))
-    return np.asarray(Image.fromarray(pixels).resize((side, side), Image.Resampling.BILINEAR, box))
+    return np.array(Image.fromarray(pixels).resize((side, side), Image.Resampling.BILINEAR, box))
+
+
+def _mirrored(pixels: Pixels) -> Pixels:
+    """By torch, which is ten times as fast as a copy of numpy's backward view."""
+    return torch.from_numpy(pixels).permute(2, 0, 1).flip(2).permute(1, 2, 0).numpy()
 
 
 def _quickly(pixels: Pixels, size: tuple[int, int], part: Part, side: int) -> Pixels:
