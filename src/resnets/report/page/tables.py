@@ -58,7 +58,8 @@ def section(experiment: Experiment, gathered: Gathered) -> Html:
         if _there(experiment, gathered, budget)
     ]  # fmt: skip
     if not notes:
-        notes = [tag("li", "Missing: ", tag("code", f"resnets reproduce {experiment.name}"), " runs these rows.")]
+        does = "tells how to train" if all(row.data == "imagenet" for row in experiment.rows) else "runs"
+        notes = [tag("li", "Missing: ", tag("code", f"resnets reproduce {experiment.name}"), f" {does} these rows.")]
     return tag(
         "section",
         tag("h3", f"{experiment.where}: {experiment.title}"),
