@@ -28,7 +28,7 @@ def race(name: str) -> dict[str, float]:
     recipe = recipe_of(name, validation=HELD_OUT, **({"length": QUICK} if own else {}))
     keep_freed_memory()
     trainer = Trainer(spec_of("preresnet20"), load("cifar10", None), recipe, seed=0)
-    epoch = len(trainer.labels) // recipe.batch
+    epoch = trainer.stream.n // recipe.batch
     steps, tested = (trainer.schedule.total,) * 2 if own else (GIVEN * epoch, epoch // 4)
     seconds = 0.0
     for step in range(1, steps + 1):
@@ -36,7 +36,7 @@ def race(name: str) -> dict[str, float]:
         trainer.step(step - 1)
         seconds += time.perf_counter() - began
         if step % tested == 0:
-            error = trainer.score(*trainer.held).error
+            error = trainer.score("validation").error
             print(f"{name}: {step / epoch:.2f} epochs, {error:.2f} %", file=sys.stderr, flush=True)
             if error <= GOAL:
                 return {"seconds": seconds, "epochs": step / epoch, "error": error}

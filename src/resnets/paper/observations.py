@@ -47,7 +47,9 @@ class Outcomes:
         return spread(self.found, metric)
 
     def higher(self, row: Row, than: Row, metric: str) -> Claim:
-        """The claim that a row has the higher mean."""
+        """The claim that a row has the higher mean. Rows that a budget scales differently are not compared."""
+        if self[row].scaled != self[than].scaled:
+            return Claim(0, f"{row.name} and {than.name} were scaled differently ({METRICS[metric]})")
         sign, difference = self.growth(row, than, metric)
         high, low = (statistics.fmean(self[r].values(metric) or (math.nan,)) for r in (row, than))
         return Claim(sign, f"{row.name} {high:.3g}, {than.name} {low:.3g} ({self._noise(metric, difference)})")
