@@ -16,7 +16,7 @@ from resnets.nn import ResNet
 from resnets.spec import Spec
 
 _COPIES = 3  # of the weights: themselves, their gradients, their momentum
-_OBJECTS = 40 << 10  # a layer: modules, nodes of the graph, state of the optimizer
+_OBJECTS = 200 << 10  # a layer: modules, nodes of the graph, small tensors, state of the optimizer; measured at 1001
 _HOLES = {"fast": 3, "lean": 3, "min": 4}  # units' worth of them, where the C library's heap places the maps
 _ALONE = 1  # unit's worth of maps that PyTorch's own convolutions make, where the arena places the others
 _USABLE = 0.9  # of the memory there is
