@@ -50,7 +50,12 @@ class Arena:
         self.returned.append((at, size))
 
     def _take(self, size: int) -> int:
-        """The lowest place that is large enough, so that fresh pages are touched last."""
+        """The newest that came back and just fits, as the caches may hold it; else the lowest, to touch few pages."""
+        for i in reversed(range(len(self.returned))):
+            if self.returned[i][1] == size:
+                at = self.returned[i][0]
+                del self.returned[i]
+                return at
         while self.returned:
             self._give(*self.returned.popleft())
         for i, (at, room) in enumerate(self.free):

@@ -16,9 +16,10 @@ from resnets.nn import ResNet
 from resnets.spec import Spec
 
 _COPIES = 3  # of the weights: themselves, their gradients, their momentum
-_OBJECTS = 200 << 10  # a layer: modules, nodes of the graph, small tensors, state of the optimizer; measured at 1001
+_OBJECTS = 40 << 10  # a layer: modules, nodes of the graph, state of the optimizer
 _HOLES = {"fast": 3, "lean": 3, "min": 4}  # units' worth of them, where the C library's heap places the maps
 _ALONE = 1  # unit's worth of maps that PyTorch's own convolutions make, where the arena places the others
+_AGAIN = 2  # more of them where bottlenecks are run again, as was measured
 _USABLE = 0.9  # of the memory there is
 
 
@@ -57,7 +58,10 @@ def forecast(
             raise UserError(f"{name} must be a whole number of at least 1, not {number!r}.")
     counted = count(spec, "fast" if mode == "fast" else "lean", device)
     units = (Part(0, _cut(counted)[1], 0),) if mode == "min" else counted.units
-    holes = (_ALONE if counted.tidy else _HOLES[mode]) * max(unit.kept + unit.passing for unit in counted.units)
+    worth = _HOLES[mode]
+    if counted.tidy:
+        worth = _ALONE + (_AGAIN if mode == "min" and len(spec.kernels) > 2 else 0)
+    holes = worth * max(unit.kept + unit.passing for unit in counted.units)
     maps = counted.room + peak([counted.stem, *units]) + holes
     return Forecast(mode, held(), _weights(spec), maps * batch * height * width // counted.pixels)
 
