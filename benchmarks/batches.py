@@ -37,7 +37,7 @@ def build(job: Job) -> Callable[[], object]:
 
 
 def _ours(images: Tensor, index: Tensor) -> Callable[[], Tensor]:
-    augment = Augment(Normalize(torch.tensor(MEAN).view(-1, 1, 1), torch.tensor(STD).view(-1, 1, 1)), seed=0)
+    augment = Augment(Normalize.by_channel(MEAN, STD), seed=0)
     return lambda: augment(images.index_select(0, index), index, 0)
 
 

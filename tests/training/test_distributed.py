@@ -3,7 +3,6 @@
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -37,29 +36,11 @@ def alone(out, **changes):
     return tiny.train_tiny(out, **{**recipe, "curve": True, "log_every": 1, "every": 8, **changes})
 
 
-def environment(**changes):
-    return {**os.environ, "OMP_NUM_THREADS": "1", **changes}
-
-
 @pytest.fixture(scope="module")
 def two(tmp_path_factory):
     """The run of two processes, seeds 0 and 1 one after the other."""
     out = tmp_path_factory.mktemp("two")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-m", "resnets", *COMMAND, "--runs", "2", "--out", str(out)],
-            env=environment(RANK=rank, LOCAL_RANK=rank, WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=port),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in "01"
-    ]
-    said = [process.communicate(timeout=120) for process in processes]
-    assert [process.returncode for process in processes] == [0, 0], said
+    said = tiny.two_processes([*COMMAND, "--runs", "2", "--out", str(out)])
     assert "2 runs" in said[0][0]
     assert not said[1][0], "rank 1 is silent"
     first, second = runs.find(out)
@@ -125,7 +106,7 @@ def test_a_killed_worker_is_started_again_and_the_run_ends_with_the_same_bytes(t
     with log.open("w") as file:
         agent = subprocess.Popen(
             [sys.executable, "-m", *TORCHRUN, "-m", "resnets", *COMMAND, "--out", str(tmp_path / "runs")],
-            env=environment(),
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
             stdout=file,
             stderr=file,
         )

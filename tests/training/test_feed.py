@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -140,25 +139,10 @@ def test_a_run_that_is_killed_ends_with_the_same_bytes(data, whole, tmp_path):
 
 
 def test_two_processes_train_as_one_that_takes_the_batch_in_two_halves(data, tmp_path):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
     command = ["train", "preresnet20", "--widths", "4,8,8", "--blocks", "1", "--data", data.name, "--quiet"]
     command += ["--recipe", "imagenet-paper", "--decoders", "1", "--log-every", "1", "--out", str(tmp_path / "two")]
     command += [word for field, value in SMALL.items() for word in (f"--{field}", str(value))]
-    env = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": "1"}
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-m", "resnets", *command],
-            env={**env, "RANK": rank, "LOCAL_RANK": rank},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in "01"
-    ]
-    said = [process.communicate(timeout=300) for process in processes]
-    assert [process.returncode for process in processes] == [0, 0], said
+    tiny.two_processes(command, timeout=300)
     (two,) = runs.find(tmp_path / "two")
     one = run_of(data, tmp_path / "one", micro_batch=6)
     losses = [[line["loss"] for line in run.metrics() if line["kind"] == "train"] for run in (two, one)]

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +29,27 @@ OPTIONS: dict[str, Any] = {
     "quiet": True,
 }
 MEASURED = ("images_per_second", "memory")  # what differs between two equal runs
+
+
+def two_processes(words: list[str], timeout: float = 120) -> list[tuple[str, str]]:
+    """`resnets` with these words as rank 0 and rank 1 of two; what each printed."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    env = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": "1"}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-m", "resnets", *words],
+            env={**env, "RANK": rank, "LOCAL_RANK": rank},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in "01"
+    ]
+    said = [process.communicate(timeout=timeout) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], said
+    return said
 
 
 def train_tiny(out: Path, **changes: Any) -> Run:

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from resnets.data import load as load_data
 from resnets.data.augment import Normalize
 from resnets.data.images import Images
@@ -66,7 +64,7 @@ def normalization(given: Subject, images: Images | None = None, per: str | None 
     kind = per or (known.normalize if known else "channel")
     if kind == "channel" and per is None and (known or images is None):
         usual = given.preprocessing
-        return Normalize(*(torch.tensor(values).view(-1, 1, 1) for values in (usual.mean, usual.std)))
+        return Normalize.by_channel(usual.mean, usual.std)
     if images is None:  # a mean image, which only the training images can give
         if given.about.data is None:
             raise UserError(
