@@ -203,7 +203,7 @@ RECIPES: dict[str, Recipe] = {
         ),
         dataclasses.replace(_PAPER, name="cifar-v1", validation=5000),
         _QUICK,
-        dataclasses.replace(_QUICK, name="cifar-hours", length="100ep", pad=4, sizes="16@0,24@0.35,32@0.7"),
+        dataclasses.replace(_QUICK, name="cifar-hours", length="80ep", pad=4, sizes="16@0,24@0.15,32@0.5"),
         _IMAGENET,
         dataclasses.replace(  # v2's last row of Table 5, which the Torch code trained
             _IMAGENET, name="imagenet-aspect", augment="aspect", jitter=0.4, nesterov=True
