@@ -16,7 +16,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from resnets.data import decode
+from resnets.data import decode, jpeg
 from resnets.data.augment import Normalize
 from resnets.data.folder import IMAGENET_MEAN, IMAGENET_STD, open_folder
 from resnets.data.loading import Views, Wanted
@@ -37,9 +37,14 @@ def build(job: Job) -> Callable[[], object]:
     if job.contestant == "PIL":
         draw = np.random.default_rng(0)
         return lambda: torch.stack([pil(path, draw) for path in paths])
-    if job.contestant == "without fast-jpeg":
+    if job.contestant == "ours":
+        if jpeg.load() is None:
+            raise ModuleNotFoundError("no libjpeg-turbo with headers, or no compiler", name="libjpeg-turbo")
+    else:
+        jpeg.load = lambda: None  # type: ignore[assignment]
+    if job.contestant == "only PIL":
         decode._simplejpeg = lambda: None  # type: ignore[assignment]
-    elif decode._simplejpeg() is None:
+    elif job.contestant == "fast-jpeg" and decode._simplejpeg() is None:
         raise ModuleNotFoundError("no simplejpeg", name="simplejpeg")
     return _ours(paths)
 

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from resnets.data import decode, jpeg
+
 REAL = Path(os.environ.get("RESNETS_SHARED_DATA") or Path(__file__).parents[2] / "shared" / "data") / "imagenet-val-200"
 
 
@@ -17,6 +19,22 @@ def photographs(count):
     if not found:
         pytest.skip(f"no photographs in {REAL}")
     return [path.read_bytes() for path in found[:: max(len(found) // count, 1)][:count]]
+
+
+DECODERS = ("libjpeg", "simplejpeg", "PIL")
+
+
+def decode_by(name, monkeypatch):
+    """Of the decoders of JPEG files only this and those that follow it."""
+    if name == "libjpeg":
+        if jpeg.load() is None:
+            pytest.skip("libjpeg-turbo with its headers or a C++ compiler is missing")
+        return
+    monkeypatch.setattr(jpeg, "load", lambda: None)
+    if name == "simplejpeg":
+        pytest.importorskip("simplejpeg", reason="the extra fast-jpeg is not installed")
+    else:
+        monkeypatch.setattr(decode, "_simplejpeg", lambda: None)
 
 
 def smooth(width, height, seed=0):

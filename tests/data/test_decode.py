@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pictures import encoded, photographs, smooth
+from pictures import DECODERS, decode_by, encoded, photographs, smooth
 from resnets.data import decode as module
 from resnets.data.decode import MOST, BadImageError, Opened, decode
 
@@ -16,13 +16,10 @@ PICTURE = smooth(60, 40)
 PIXELS = np.asarray(PICTURE)
 
 
-@pytest.fixture(params=["with fast-jpeg", "without"])
+@pytest.fixture(params=DECODERS)
 def either(request, monkeypatch):
-    """With the extra and without it."""
-    if request.param == "without":
-        monkeypatch.setattr(module, "_simplejpeg", lambda: None)
-    else:
-        pytest.importorskip("simplejpeg", reason="the extra fast-jpeg is not installed")
+    """By each of the decoders."""
+    decode_by(request.param, monkeypatch)
 
 
 def close(found, wanted, most=3.0):

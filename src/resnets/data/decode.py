@@ -2,7 +2,8 @@
 
 Of JPEG files only as much is decoded as the wanted size needs: halves, quarters and eighths come straight out of the
 frequencies. Turned as EXIF says, 16 bits to 8, every mode to RGB, white where it is transparent, of animations
-the first picture. With the extra `fast-jpeg` usual JPEGs are decoded by simplejpeg, to the same pixels.
+the first picture. Usual JPEGs are decoded by libjpeg-turbo, only as far as the wanted part goes, or with the extra
+`fast-jpeg` as a whole by simplejpeg, to the same pixels as by PIL.
 """
 
 from __future__ import annotations
@@ -12,12 +13,16 @@ import struct
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image, UnidentifiedImageError
+from PIL.JpegImagePlugin import JpegImageFile
+
+from resnets.data import jpeg
+from resnets.data.jpeg import Box
 
 Pixels = npt.NDArray[np.uint8]  # (height, width, 3)
 
@@ -58,13 +63,20 @@ class Opened:
         if not data:
             raise BadImageError("is empty")
         self.data = data
+        decoder = jpeg.load()
+        usual = decoder.size(data) if decoder else None  # PIL need not open it
+        self.stored = usual or self.image.size
+        if self.stored[0] * self.stored[1] > MOST:
+            raise BadImageError(f"has {self.stored[0]}x{self.stored[1]} pixels, more than {MOST:,}")
         with _told():
-            self.image = Image.open(io.BytesIO(data), formats=FORMATS)
-            width, height = self.image.size
-            if width * height > MOST:
-                raise BadImageError(f"has {width}x{height} pixels, more than {MOST:,}")
-            self.orientation = _orientation(self.image)
-        self.size = (height, width) if self.orientation >= 5 else (width, height)  # upright: width, height
+            self.orientation = 1 if usual else _orientation(self.image)
+        self.size = self._upright(self.stored)  # width, height
+        self._usual = usual is not None
+
+    @cached_property
+    def image(self) -> Image.Image:
+        with _told():
+            return Image.open(io.BytesIO(self.data), formats=FORMATS)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -78,31 +90,57 @@ class Opened:
             found.append("animated")
         return tuple(found)
 
-    def pixels(self, least: tuple[float, float] | None = None, room: Room | None = None) -> Pixels:
-        """The upright picture in RGB; with `least`, a width and height, perhaps smaller, but not than that.
+    def smaller(self, least: tuple[float, float]) -> tuple[int, int]:
+        """The upright size of a copy that is perhaps smaller, but not than `least`, a width and height."""
+        width, height = self.size
+        shrink = self._shrink(least)
+        return -(-width // shrink), -(-height // shrink)
+
+    def pixels(
+        self, least: tuple[float, float] | None = None, room: Room | None = None, box: Box | None = None
+    ) -> Pixels:
+        """The upright picture in RGB; with `least`, the smaller copy; with `box`, only that part of it.
 
         With `room` it may lie there, until that is used again.
         """
-        if self.orientation >= 5 and least:
-            least = least[1], least[0]
+        shrink, room = self._shrink(least) if least else 1, room or Room()
         with _told():
-            array = self._fast(least, room or Room()) if _simplejpeg() else None
+            if self._usual and (part := self._part(shrink, room, box)) is not None:
+                return part
+            array = self._fast(shrink, room)
             if array is None:
-                if least:
-                    self.image.draft(None, (max(int(least[0]), 1), max(int(least[1]), 1)))
+                if shrink > 1:
+                    self.image.draft(None, (self.stored[0] // shrink, self.stored[1] // shrink))
                 array = np.asarray(_rgb(self.image))
             if self.orientation > 1:
                 array = np.asarray(Image.fromarray(array).transpose(_TURNED[self.orientation]))
-            return array
+            return array if box is None else array[box.top : box.top + box.height, box.left : box.left + box.width]
 
-    def _fast(self, least: tuple[float, float] | None, room: Room) -> Pixels | None:
-        """By simplejpeg, if it is a JPEG of a kind that it knows."""
-        image = self.image
-        if image.format != "JPEG" or image.mode not in ("RGB", "L"):
+    def _upright(self, size: tuple[int, int]) -> tuple[int, int]:
+        return (size[1], size[0]) if self.orientation >= 5 else size
+
+    def _shrink(self, least: tuple[float, float]) -> int:
+        """By how much it can be decoded smaller: 1, 2, 4 or 8, as PIL's `draft` chooses; JPEGs alone can."""
+        if not self._usual and not isinstance(self.image, JpegImageFile):
+            return 1
+        scale = min(length // max(int(enough), 1) for length, enough in zip(self.size, least, strict=True))
+        return next((s for s in (8, 4, 2) if scale >= s), 1)
+
+    def _part(self, shrink: int, room: Room, box: Box | None) -> Pixels | None:
+        """By a decoder that stops where the part does, if it can."""
+        decoder, size = jpeg.load(), (-(-self.size[0] // shrink), -(-self.size[1] // shrink))
+        box = box or Box(0, 0, *size)
+        count = 3 * box.width * box.height
+        out = room.of(count)
+        if decoder is None or not decoder.part(self.data, shrink, size, box, out):
             return None
-        width, height = image.size
-        shrink = _shrink(image.size, least)
-        height, width = -(-height // shrink), -(-width // shrink)
+        return out[:count].reshape(box.height, box.width, 3)
+
+    def _fast(self, shrink: int, room: Room) -> Pixels | None:
+        """The whole by simplejpeg, if there is one and it is a JPEG of a kind that it knows."""
+        if not _simplejpeg() or self.image.format != "JPEG" or self.image.mode not in ("RGB", "L"):
+            return None
+        width, height = (-(-length // shrink) for length in self.stored)
         try:
             return _simplejpeg().decode_jpeg(
                 self.data, "RGB", False, False, min_height=height, min_width=width, buffer=room.of(3 * height * width)
@@ -141,14 +179,6 @@ def _orientation(image: Image.Image) -> int:
     except (SyntaxError, ValueError, TypeError, KeyError, IndexError, struct.error, OSError):
         return 1
     return found if found in _TURNED else 1
-
-
-def _shrink(size: tuple[int, int], least: tuple[float, float] | None) -> int:
-    """By how much a JPEG can be decoded smaller: 1, 2, 4 or 8, as PIL's `draft` chooses."""
-    if not least:
-        return 1
-    scale = min(size[0] // max(int(least[0]), 1), size[1] // max(int(least[1]), 1))
-    return next((s for s in (8, 4, 2) if scale >= s), 1)
 
 
 def _rgb(image: Image.Image) -> Image.Image:

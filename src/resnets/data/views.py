@@ -17,6 +17,7 @@ from PIL import Image
 
 from resnets.data.decode import Opened, Pixels, Room
 from resnets.data.draws import draws, uniform
+from resnets.data.jpeg import Box
 from resnets.errors import UserError, one_of
 
 KINDS = ("scale", "aspect", "centre")
@@ -76,8 +77,9 @@ class View:
             seen = _exactly(opened.pixels(room=room), part, self.side)
         else:
             shrink = min(part.width, part.height) / self.side
-            pixels = opened.pixels((opened.size[0] / shrink, opened.size[1] / shrink), room)
-            seen = _quickly(pixels, opened.size, part, self.side)
+            least = opened.size[0] / shrink, opened.size[1] / shrink
+            within = _within(opened.smaller(least), opened.size, part)
+            seen = _quickly(opened.pixels(least, room, _box(within)), within, self.side)
         return _mirrored(seen) if mirrored else seen
 
     def numbers(self, seed: int, epoch: int, index: npt.NDArray[np.int64]) -> tuple[Numbers, npt.NDArray[np.bool_]]:
@@ -127,18 +129,25 @@ def _mirrored(pixels: Pixels) -> Pixels:
     return torch.from_numpy(pixels).permute(2, 0, 1).flip(2).permute(1, 2, 0).numpy()
 
 
-def _quickly(pixels: Pixels, size: tuple[int, int], part: Part, side: int) -> Pixels:
-    """The same filter from torch, several times as fast; the part begins at the nearest whole pixel.
+def _within(smaller: tuple[int, int], size: tuple[int, int], part: Part) -> Part:
+    """The part of an image of that size in a smaller copy; it begins at the nearest whole pixel."""
+    by = smaller[0] / size[0], smaller[1] / size[1]
+    width, height = part.width * by[0], part.height * by[1]
+    left = max(min(round(part.left * by[0]), math.floor(smaller[0] - width)), 0)
+    top = max(min(round(part.top * by[1]), math.floor(smaller[1] - height)), 0)
+    return Part(left, top, width, height)
 
-    `pixels` may be those of a smaller copy of the image of that size.
-    """
-    height, width, _ = pixels.shape
-    by = width / size[0], height / size[1]
-    w, h = part.width * by[0], part.height * by[1]
-    left = max(min(round(part.left * by[0]), math.floor(width - w)), 0)
-    top = max(min(round(part.top * by[1]), math.floor(height - h)), 0)
-    cut = pixels[top : top + math.ceil(h), left : left + math.ceil(w)].copy()
+
+def _box(part: Part) -> Box:
+    """All its pixels, also the last that counts in part."""
+    return Box(int(part.left), int(part.top), math.ceil(part.width), math.ceil(part.height))
+
+
+def _quickly(pixels: Pixels, part: Part, side: int) -> Pixels:
+    """The pixels of a part scaled: the same filter from torch, several times as fast."""
     seen = np.empty((1, side, side, 3), np.uint8)  # told where to, torch leaves the channels of a pixel side by side
-    x, out = (torch.from_numpy(pixels).permute(0, 3, 1, 2) for pixels in (cut[None], seen))
-    torch.ops.aten._upsample_bilinear2d_aa.out(x, (side, side), False, side / h, side / w, out=out)
+    cut = np.require(pixels, requirements=("C", "W"))[None]
+    x, out = (torch.from_numpy(pixels).permute(0, 3, 1, 2) for pixels in (cut, seen))
+    by = side / part.height, side / part.width
+    torch.ops.aten._upsample_bilinear2d_aa.out(x, (side, side), False, *by, out=out)
     return seen[0]
