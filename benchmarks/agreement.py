@@ -22,6 +22,7 @@ import torch
 from resnets.atomic import write_atomically
 from resnets.data import load
 from resnets.data.images import Images
+from resnets.paper.outcomes import student
 from resnets.runs import provenance
 from resnets.training.loop import Trainer
 from resnets.training.recipe import recipe_of
@@ -32,7 +33,6 @@ WAYS = {
     "plain": {"engine": "plain", "memory": "fast"},
     **{mode: {"engine": "auto", "memory": mode} for mode in ("fast", "min")},
 }
-T = {3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}  # 95 %, two sides, by degrees of freedom
 
 
 def end_of(way: str, data: Images, seed: int, args: argparse.Namespace) -> float:
@@ -66,7 +66,7 @@ def main() -> None:
     for way in list(WAYS)[1:]:
         differences = [ours - plain for ours, plain in zip(ends[way], ends["plain"], strict=True)]
         mean, deviation = statistics.fmean(differences), statistics.stdev(differences)
-        bound = T[args.seeds - 1] * deviation / math.sqrt(args.seeds)
+        bound = student(args.seeds - 1) * deviation / math.sqrt(args.seeds)
         verdicts[way] = {"mean_difference": mean, "bound_95": bound, "within_noise": abs(mean) <= bound}
         print(f"{way} against plain: {mean:+.4f}, within {bound:.4f} is noise")
     write_atomically(args.out, (json.dumps({**told, "ends": ends, "verdicts": verdicts}, indent=1) + "\n").encode())

@@ -108,11 +108,15 @@ class Spread(NamedTuple):
 
     @property
     def quantile(self) -> float:
-        """Student's t for a two-sided 5 %."""
-        return _STUDENT[min(self.freedom, len(_STUDENT)) - 1]
+        return student(self.freedom)
 
 
-_STUDENT = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23)
+def student(freedom: int) -> float:
+    """Student's t for a two-sided 5 %; beyond ten degrees of freedom, that of ten, which is on the safe side."""
+    return _STUDENT[min(freedom, len(_STUDENT)) - 1]
+
+
+_STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 
 
 def spread(outcomes: dict[str, Outcome], metric: str) -> Spread | None:
