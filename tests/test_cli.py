@@ -85,7 +85,8 @@ def test_help_names_every_choice_of_the_tables(run) -> None:
 
 def test_models_lists_every_network_in_full_width(run) -> None:
     done = run("models")
-    header, *rows = done.out.splitlines()
+    header, *rows, _, trained = done.out.splitlines()
+    assert trained.startswith("trained, in the package: ")
     assert header.split() == ["name", "block", "units", "layers", "parameters", "multiply-adds", "input"]
     assert [row.split()[0] for row in rows] == list(NETWORKS)
     assert "resnet110            basic          54     110   1,727,962          253 M    32x32" in rows
@@ -105,6 +106,7 @@ def test_models_json_is_measured(run) -> None:
         "parameters": 1_703_258,
         "multiply_adds": resnets.complexity(resnets.spec_of("preresnet164")).multiply_adds,
         "input": [3, 32, 32],
+        "pretrained": [],
     }
 
 

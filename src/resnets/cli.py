@@ -121,7 +121,11 @@ def _size(text: str) -> int | tuple[int, int]:
 
 
 def _models(commands: Commands) -> None:
-    parser = commands.add_parser("models", help="list the named networks", description="List the named networks.")
+    parser = commands.add_parser(
+        "models",
+        help="list the named networks",
+        description="List the named networks with their cost, and those that come trained inside the package.",
+    )
     parser.add_argument("pattern", nargs="?", default="*", help="a shell pattern: 'preresnet*'", metavar="PATTERN")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
@@ -191,10 +195,8 @@ def _train(commands: Commands) -> None:
         help="measure the signal along the units every N steps; 'resnets analyze RUN' shows it",
         metavar="N",
     )
-    parser.add_argument("--weights", help="a file or a finished run to begin with", metavar="FILE")
-    parser.add_argument(
-        "--bad-images", default="error", help="images that cannot be decoded: error, or skip (error)", metavar="POLICY"
-    )
+    parser.add_argument("--weights", help="to begin with: a file, a finished run or a pretrained net", metavar="FILE")
+    _bad_images_option(parser)
     parser.add_argument(
         "--decoders", type=_positive, help="processes that decode images (by the device and the cores)", metavar="N"
     )
@@ -254,6 +256,7 @@ def _eval(commands: Commands) -> None:
     )
     parser.add_argument("paths", nargs="+", help="the folder of a run, or a file of weights", metavar="RUN_OR_WEIGHTS")
     _data_options(parser, None)
+    _bad_images_option(parser)
     _view_options(parser)
     parser.add_argument("--network", help="the network in another library's file: resnet20", metavar="NAME")
     parser.add_argument("--source", default="auto", help="whose weights the file must hold", metavar="LIBRARY")
@@ -286,6 +289,7 @@ def _eval(commands: Commands) -> None:
             engine=args.engine,
             out=args.out,
             as_json=args.json,
+            bad_images=args.bad_images,
         )
 
     parser.set_defaults(run=run)
@@ -514,7 +518,7 @@ def _data_check(actions: Commands) -> None:
         "if there are any, unless --bad-images skip.",
     )
     parser.add_argument("path", help="the folder, or imagenet:DIR", metavar="DIR")
-    parser.add_argument("--bad-images", default="error", help="error, or skip (error)", metavar="POLICY")
+    _bad_images_option(parser)
 
     def run(args: argparse.Namespace) -> int:
         from resnets.data.check import check_command
@@ -585,6 +589,12 @@ def _data_options(
     shown = default or "what it was trained on"
     parser.add_argument("--data", default=default, help=f"{known} ({shown})", metavar="DATA")
     parser.add_argument("--dir", help="a folder to look for the data in", metavar="DIR")
+
+
+def _bad_images_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--bad-images", default="error", help="images that cannot be decoded: error, or skip (error)", metavar="POLICY"
+    )
 
 
 def _view_options(parser: argparse.ArgumentParser) -> None:

@@ -2,7 +2,9 @@
 
 import io
 import struct
+import warnings
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -149,3 +151,19 @@ def test_a_large_picture_is_allowed_and_a_larger_one_is_not(monkeypatch):
     with pytest.raises(BadImageError, match=r"^has 60x40 pixels, more than 2,399$"):
         decode(encoded(PICTURE, "PNG"))
     assert MOST > 100_000_000
+
+
+def test_threads_decode_in_silence_and_silence_nobody_else():
+    """EXIF that is cut off makes PIL warn. In tests a warning is an error, which would make the picture a bad one."""
+    exif = Image.Exif()
+    exif[0x010E] = "a picture"
+    data = encoded(PICTURE, "PNG", exif=exif.tobytes()[:-6])
+    with pytest.warns(UserWarning, match="Truncated File Read"):
+        Image.open(io.BytesIO(data)).getexif()
+    before = list(warnings.filters)
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(decode, [data] * 400))
+    assert all(np.array_equal(pixels, PIXELS) for pixels in found)
+    assert [rule for rule in warnings.filters if rule != module._PIL_IGNORED] == before
+    with pytest.raises(UserWarning, match="another's"):
+        warnings.warn("another's", stacklevel=1)

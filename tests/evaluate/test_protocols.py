@@ -12,6 +12,8 @@ from PIL import Image
 
 import resnets
 from resnets.cli import main
+from resnets.data.bad import BadImages
+from resnets.evaluate.labelled import in_folder
 from resnets.evaluate.members import Member, probabilities
 from resnets.evaluate.views import Crop, MultiScale, TenCrop, parse_crop, resized
 from resnets.interop.about import About, Preprocessing
@@ -249,7 +251,47 @@ def test_networks_with_other_classes_are_no_ensemble(tree, net, capsys):
 def test_a_broken_picture_is_named(tree, capsys):
     (tree / "tree" / "bee" / "2.jpg").write_bytes(b"no picture")
     assert main(["eval", str(tree / "a.safetensors"), "--data", str(tree / "tree")]) == 2
-    assert "2.jpg" in capsys.readouterr().err.splitlines()[-1]
+    told = capsys.readouterr().err.splitlines()[-1]
+    assert "2.jpg cannot be decoded" in told
+    assert "pass over such images by --bad-images skip" in told
+
+
+def test_broken_pictures_are_passed_over_when_asked_to(tree, net, capsys):
+    command = ["eval", str(tree / "a.safetensors"), "--data", str(tree / "tree"), "--engine", "plain"]
+    (tree / "tree" / "ant" / "00.jpg").write_bytes(b"no picture")
+    (tree / "tree" / "eel" / "2.jpg").touch()
+    assert main([*command, "--bad-images", "skip", "--json"]) == 0
+    told = capsys.readouterr()
+    assert [line.partition("/tree/")[2] for line in told.err.splitlines() if "warning" in line] == [
+        "ant/00.jpg cannot be decoded (it is none of JPEG, PNG, BMP, GIF, WEBP, TIFF, PPM); passed over.",
+        "eel/2.jpg is empty; passed over.",
+    ]
+    found = json.loads(told.out)
+    (tree / "tree" / "ant" / "00.jpg").unlink()
+    (tree / "tree" / "eel" / "2.jpg").unlink()
+    wanted = counted(tree, net, Crop(56, 64), {"ant": 0, "bee": 1, "cat": 2, "eel": 4})
+    assert (found["images"], found["wrong"], found["top5"]["wrong"], found["skipped"]) == (8, *wanted, 2)
+
+
+def test_a_tree_of_broken_pictures_has_no_error(tree, capsys):
+    for path in (tree / "tree").glob("*/*.jpg"):
+        path.write_bytes(b"no picture")
+    command = ["eval", str(tree / "a.safetensors"), "--data", str(tree / "tree"), "--bad-images"]
+    assert main([*command, "skip"]) == 2
+    assert "tree has no picture that can be read" in capsys.readouterr().err.splitlines()[-1]
+    assert main([*command, "ignore"]) == 2
+    assert "unknown policy for bad images 'ignore'" in capsys.readouterr().err
+
+
+def test_folders_from_1_on_are_classes_in_the_order_of_numbers(tmp_path):
+    """As training numbers them, so that 10 comes after 9."""
+    for number in range(1, 11):
+        (tmp_path / str(number)).mkdir()
+        (tmp_path / str(number) / "a.jpg").write_bytes(b"x")
+    found = in_folder(tmp_path, About(), 10, 3, BadImages()).files
+    assert [(Path(found.path(i)).parent.name, int(found.labels[i])) for i in range(10)] == [
+        (str(i + 1), i) for i in range(10)
+    ]
 
 
 def test_crops_are_written_as_the_papers_say_them():

@@ -76,11 +76,22 @@ def test_names_that_are_not_shipped_are_told(run, folder):
         resnets.create("preresnet20.cifar10", pretrained=True)
     ship.ship(run)
     with pytest.raises(
-        resnets.UserError, match=r"unknown pretrained network 'resnet20\.cifar10': .*resnet20\.synthetic:64"
+        resnets.UserError, match=r"no pretrained 'resnet20\.cifar10': this version .* ships resnet20\.synthetic:64\."
     ):
         resnets.create("resnet20.cifar10", pretrained=True)
     with pytest.raises(resnets.UserError, match="comes as it is"):
         resnets.create("resnet20.synthetic:64", pretrained=True, num_classes=3)
+
+
+def test_models_lists_what_is_shipped(run, folder, capsys):
+    assert main(["models", "resnet20"]) == 0
+    assert capsys.readouterr().out.endswith("\ntrained, in the package: none of these\n")
+    name = ship.ship(run)
+    assert main(["models", "*resnet20"]) == 0
+    assert capsys.readouterr().out.endswith(f"\ntrained, in the package: {name}\n")
+    assert main(["models", "*resnet20", "--json"]) == 0
+    told = {row["name"]: row["pretrained"] for row in json.loads(capsys.readouterr().out)}
+    assert told == {"resnet20": [name], "preresnet20": []}
 
 
 def test_predict_takes_the_shipped_network_unless_told_otherwise(run, folder, monkeypatch, tmp_path, capsys):

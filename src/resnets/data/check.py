@@ -11,16 +11,15 @@ from itertools import islice
 import numpy as np
 from torch.utils.data import Dataset
 
-from resnets.data.decode import BadImageError, Opened
+from resnets.data.bad import require_policy
+from resnets.data.decode import BadImageError, Opened, read
 from resnets.data.files import Files
 from resnets.data.folder import Folder, open_folder
-from resnets.data.loading import looked_at, read
+from resnets.data.loading import looked_at
 from resnets.data.progress import Console, Progress
-from resnets.errors import one_of
 
 _AT_ONCE = 64  # files that a process looks at before it tells
 _NAMED = 20  # bad images
-POLICIES = ("error", "skip")
 
 
 @dataclass
@@ -77,8 +76,7 @@ def check(data: Folder, progress: Progress, processes: int | None = None) -> dic
 
 def check_command(path: str, bad_images: str = "error") -> int:
     """Print what is in a folder; 1 where an image is bad and the policy is `error`."""
-    if bad_images not in POLICIES:
-        raise one_of("policy for bad images", bad_images, POLICIES)
+    require_policy(bad_images)
     imagenet = path.startswith("imagenet:")
     data = open_folder(path.removeprefix("imagenet:"), imagenet)
     found = check(data, Console())

@@ -9,6 +9,7 @@ the first picture. Usual JPEGs are decoded by libjpeg-turbo, only as far as the 
 from __future__ import annotations
 
 import io
+import re
 import struct
 import warnings
 from collections.abc import Iterator
@@ -38,6 +39,8 @@ _TURNED = {
     8: Image.Transpose.ROTATE_90,
 }  # by EXIF's word for the orientation
 _ORIENTATION = 0x0112
+_PIL = r"PIL\."
+_PIL_IGNORED = ("ignore", None, Warning, re.compile(_PIL), 0)  # as it stands among the filters of `warnings`
 
 
 class BadImageError(Exception):
@@ -149,6 +152,14 @@ class Opened:
             return None
 
 
+def read(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise BadImageError(f"cannot be read ({error.strerror})") from None
+
+
 def decode(data: bytes, least: tuple[float, float] | None = None) -> Pixels:
     """The upright RGB pixels of an image file's bytes."""
     return Opened(data).pixels(least)
@@ -157,10 +168,9 @@ def decode(data: bytes, least: tuple[float, float] | None = None) -> Pixels:
 @contextmanager
 def _told() -> Iterator[None]:
     """Whatever a decoder raises becomes `BadImageError`; its warnings are for the eyes of its makers."""
+    _hush()
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
+        yield
     except (BadImageError, MemoryError):
         raise
     except UnidentifiedImageError:
@@ -168,6 +178,17 @@ def _told() -> Iterator[None]:
     except Exception as error:  # of a broken file, in any way
         said = " ".join(str(error).split()).rstrip(".") or type(error).__name__
         raise BadImageError(f"cannot be decoded ({said})") from error
+
+
+def _hush() -> None:
+    """Ignore PIL's warnings, and no others, from now on.
+
+    `catch_warnings` is no help where pictures are decoded in threads: filters belong to the process, and of two threads
+    that overlap one would put back what the other had set. A filter that stays has nothing to put back; it is set
+    again where somebody else has put back older ones.
+    """
+    if _PIL_IGNORED not in warnings.filters:
+        warnings.filterwarnings("ignore", module=_PIL)
 
 
 def _orientation(image: Image.Image) -> int:

@@ -49,6 +49,10 @@ def class_folders(root: Path) -> tuple[str, ...]:
     return tuple(sorted(names, key=lambda name: (int(name) if numbers else 0, name)))
 
 
+def is_named_as_picture(name: str) -> bool:
+    return name.lower().endswith(SUFFIXES) and not name.startswith(".")
+
+
 def is_number(name: str) -> bool:
     return name.isascii() and name.isdigit()
 
@@ -86,11 +90,9 @@ def _images(top: str) -> Iterator[tuple[bytes, int]]:
             with os.scandir(os.path.join(top, inside)) as entries:
                 for entry in entries:
                     name = os.path.join(inside, entry.name)
-                    if entry.name.startswith("."):
-                        continue
                     if entry.is_dir():
-                        waiting.append(name)
-                    elif entry.name.lower().endswith(SUFFIXES):
+                        waiting += [] if entry.name.startswith(".") else [name]
+                    elif is_named_as_picture(entry.name):
                         yield os.fsencode(name), entry.stat().st_size
         except OSError as error:
             raise UserError(f"cannot read {os.path.join(top, inside)}: {error.strerror}.") from None

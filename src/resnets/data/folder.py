@@ -61,8 +61,13 @@ def open_folder(path: str | Path, imagenet: bool = False) -> Folder:
     folders = class_folders(root / "train")
     classes, labels = _classes(root / "train", folders, imagenet)
     train = scan(root / "train", folders, labels)
-    found = next((root / word for word in _TESTS if (root / word).is_dir()), None)
+    found = tests_in(root)
     return Folder(name, classes, train, _tested(found, dict(zip(folders, labels, strict=True))) if found else None)
+
+
+def tests_in(root: Path) -> Path | None:
+    """Where a folder has its test images, if they are apart."""
+    return next((root / word for word in _TESTS if (root / word).is_dir()), None)
 
 
 def _classes(root: Path, folders: tuple[str, ...], imagenet: bool) -> tuple[tuple[str, ...], list[int]]:

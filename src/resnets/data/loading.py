@@ -16,7 +16,7 @@ import numpy.typing as npt
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from resnets.data.decode import BadImageError, Room
+from resnets.data.decode import BadImageError, Room, read
 from resnets.data.files import Files
 from resnets.data.views import View
 
@@ -60,14 +60,6 @@ class Views(Dataset[Piece]):
                 pixels[i] = 0
                 faults[i] = str(bad)
         return Piece(wanted, pixels, faults)
-
-
-def read(path: str) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except OSError as error:
-        raise BadImageError(f"cannot be read ({error.strerror})") from None
 
 
 def pieces(files: Files, epochs: Iterable[tuple[int, npt.NDArray[np.int64]]]) -> Iterator[Wanted]:

@@ -8,22 +8,25 @@ from pathlib import Path
 
 from PIL import Image
 
-from resnets.data.decode import BadImageError, decode
-from resnets.data.files import SUFFIXES
+from resnets.data.decode import BadImageError, decode, read
+from resnets.data.files import is_named_as_picture
 from resnets.errors import UserError
 
 
-def open_picture(path: Path, channels: int = 3) -> Image.Image:
-    """The whole picture, upright, in colour or grey."""
+def picture(path: str, channels: int = 3) -> Image.Image:
+    """The whole picture, upright, in colour or grey; `BadImageError` says why there is none."""
     if channels not in (1, 3):
         raise UserError(f"pictures have 1 or 3 channels, and the network reads {channels}.")
+    found = Image.fromarray(decode(read(path)))
+    return found if channels == 3 else found.convert("L")
+
+
+def open_picture(path: Path, channels: int = 3) -> Image.Image:
+    """The same, with what is wrong as a sentence to the user."""
     try:
-        picture = Image.fromarray(decode(path.read_bytes()))
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}.") from None
-    except BadImageError as error:
-        raise UserError(f"{path} {error}.") from None
-    return picture if channels == 3 else picture.convert("L")
+        return picture(str(path), channels)
+    except BadImageError as bad:
+        raise UserError(f"{path} {bad}.") from None
 
 
 def pictures_below(folder: Path) -> Iterator[Path]:
@@ -31,7 +34,3 @@ def pictures_below(folder: Path) -> Iterator[Path]:
     for root, folders, names in os.walk(folder):
         folders.sort()
         yield from (Path(root, name) for name in sorted(names) if is_named_as_picture(name))
-
-
-def is_named_as_picture(name: str) -> bool:
-    return name.lower().endswith(SUFFIXES) and not name.startswith(".")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from resnets.describe.drawing import draw_kinds
 from resnets.errors import UserError, one_of
+from resnets.interop import pretrained
 from resnets.spec import Plain, Spec
 from resnets.text import columns, count, multiply_adds, print_json, print_table, printable, shows
 from resnets.zoo import NETWORKS, list_models, spec_of
@@ -22,13 +23,14 @@ if TYPE_CHECKING:
 
 
 def models(pattern: str = "*", *, as_json: bool = False) -> None:
-    """The named networks that match a shell pattern, with their measured cost."""
+    """The named networks that match a shell pattern, with their measured cost, and which of them come trained."""
     names = list_models(pattern)
     if not names:
         raise one_of("network", pattern, NETWORKS)
     from resnets.analysis.complexity import complexity
 
-    rows = []
+    trained = {name: pretrained.of(name) for name in names}
+    rows: list[dict[str, Any]] = []
     for spec in map(spec_of, names):
         cost = complexity(spec)
         rows.append(
@@ -43,7 +45,7 @@ def models(pattern: str = "*", *, as_json: bool = False) -> None:
             }
         )
     if as_json:
-        return print_json(rows)
+        return print_json([{**row, "pretrained": trained[row["name"]]} for row in rows])
     header = ("name", "block", "units", "layers", "parameters", "multiply-adds", "input")
     written: dict[str, Callable[[Any], str]] = {
         "units": count,
@@ -54,6 +56,8 @@ def models(pattern: str = "*", *, as_json: bool = False) -> None:
     }
     cells = [[written.get(key, str)(value) for key, value in row.items()] for row in rows]
     print_table(header, cells, right=header[2:])
+    shipped = ", ".join(name for some in trained.values() for name in some)
+    print(f"\ntrained, in the package: {shipped or 'none of these'}")
 
 
 def info(

@@ -14,13 +14,14 @@ from resnets.atomic import write_atomically
 from resnets.data import Console
 from resnets.data import load as load_data
 from resnets.data.augment import Normalize
+from resnets.data.bad import BadImages
 from resnets.data.images import Images
 from resnets.engine.allocator import keep_freed_memory
 from resnets.engine.device import choose
 from resnets.engine.inference import chosen, inference
 from resnets.errors import UserError
 from resnets.evaluate.error import Score, evaluate
-from resnets.evaluate.labelled import InMemory, folder
+from resnets.evaluate.labelled import InMemory, in_folder
 from resnets.evaluate.members import Member
 from resnets.evaluate.precise_bn import precise_bn
 from resnets.evaluate.protocol import Protocol, assess
@@ -66,7 +67,11 @@ def _require_fitting(given: Subject, images: Images) -> None:
             "choose the data that it was trained on with --data."
         )
     if images.name == given.about.data and images.digest != given.about.digest:
-        print(f"resnets: warning: this {images.name} is not what {given.what} was trained on.", file=sys.stderr)
+        _warn(f"this {images.name} is not what {given.what} was trained on.")
+
+
+def _warn(sentence: str) -> None:
+    print(f"resnets: warning: {sentence}", file=sys.stderr)
 
 
 def require_alike(subjects: Sequence[Subject]) -> None:
@@ -96,8 +101,10 @@ def eval_command(
     engine: str,
     out: str | None,
     as_json: bool,
+    bad_images: str = "error",
 ) -> None:
     keep_freed_memory()
+    bad = BadImages(bad_images, _warn)
     place = choose(device)
     means = chosen(engine, place)
     subjects = [subject(located(path), network, changes, source) for path in paths]
@@ -118,7 +125,9 @@ def eval_command(
     else:
         if precise:
             raise UserError("--precise-bn goes with one network and whole images.")
-        pictures = InMemory(images) if images else folder(Path(name), first.about, spec.num_classes, spec.in_channels)
+        pictures = (
+            InMemory(images) if images else in_folder(Path(name), first.about, spec.num_classes, spec.in_channels, bad)
+        )
         members = [member(given, protocol, means, place, normalization(given, images, per)) for given in subjects]
         with Console().task(f"testing on {pictures.name}", len(pictures)) as advance:
             found = assess(members, pictures, average=protocol.average, advance=advance)
@@ -130,6 +139,7 @@ def eval_command(
         "engine": means,
         "views": how,
         "average": protocol.average,
+        **({"skipped": len(bad.met)} if bad.met else {}),
     }
     result = {**about, **found.to_dict()}
     if out:
@@ -140,6 +150,8 @@ def eval_command(
     for given in subjects:
         print(given.what)
     print(f"{' and '.join(given.net.spec.name for given in subjects)} on {about['data']}, {how}: {found}")
+    if bad.met:
+        print(f"{len(bad.met)} of {len(bad.met) + found.images} pictures could not be decoded and were passed over")
     right = f"that is {100 - found.error:.2f} % right"
     if five := found.top5:
         print(f"the true class not among the first five: {five}")

@@ -1,4 +1,4 @@
-"""Labelled pictures to test on: a tree of class folders, or images in memory, one at a time."""
+"""Labelled pictures to test on: files in class folders, or images in memory, one at a time."""
 
 from __future__ import annotations
 
@@ -11,8 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from resnets.data.bad import BadImages
+from resnets.data.decode import BadImageError
+from resnets.data.files import Files, class_folders, is_number, scan
+from resnets.data.folder import tests_in
 from resnets.data.images import Images
-from resnets.data.picture import is_named_as_picture, open_picture
+from resnets.data.picture import picture
 from resnets.errors import UserError
 from resnets.interop.about import About
 
@@ -27,27 +31,40 @@ class Labelled(Protocol):
     @property
     def name(self) -> str: ...
 
-    def __len__(self) -> int: ...
+    def __len__(self) -> int:
+        """How many there are, with those that turn out to be bad."""
 
     def __iter__(self) -> Iterator[tuple[Image.Image, int]]:
         """Pictures and their classes' numbers."""
 
 
 @dataclass(frozen=True)
-class Folder:
-    """Pictures in class folders; `labels` has the number of each file's class."""
+class InFiles:
+    """Pictures in class folders, decoded ahead; without the bad ones, if the policy is to pass them over."""
 
-    name: str
-    files: Sequence[Path]
-    labels: Sequence[int]
-    channels: int = 3
+    files: Files
+    channels: int
+    bad: BadImages
+
+    @property
+    def name(self) -> str:
+        return str(self.files.root)
 
     def __len__(self) -> int:
         return len(self.files)
 
     def __iter__(self) -> Iterator[tuple[Image.Image, int]]:
-        pictures = ahead(lambda path: open_picture(path, self.channels), self.files)
-        return zip(pictures, self.labels, strict=True)
+        for i, found in enumerate(ahead(self._look, range(len(self.files)))):
+            if isinstance(found, BadImageError):
+                self.bad.judge(self.files.path(i), str(found))
+            else:
+                yield found, int(self.files.labels[i])
+
+    def _look(self, index: int) -> Image.Image | BadImageError:
+        try:
+            return picture(self.files.path(index), self.channels)
+        except BadImageError as bad:
+            return bad
 
 
 @dataclass(frozen=True)
@@ -70,22 +87,14 @@ class InMemory:
             yield Image.fromarray(pixels.transpose(1, 2, 0).squeeze()), int(label)
 
 
-def folder(root: Path, about: About, num_classes: int, channels: int = 3) -> Folder:
+def in_folder(root: Path, about: About, num_classes: int, channels: int, bad: BadImages) -> InFiles:
     """The pictures of `root`, or of its `val` where it has one, numbered as the weights number the classes."""
-    root = next((root / name for name in ("val", "test") if (root / name).is_dir()), root)
-    found = sorted(entry.name for entry in os.scandir(root) if entry.is_dir() and not entry.name.startswith("."))
-    number = _numbered(found, about, num_classes, root)
-    files, labels = [], []
-    for name in found:
-        pictures = sorted(entry for entry in (root / name).iterdir() if is_named_as_picture(entry.name))
-        files += pictures
-        labels += [number[name]] * len(pictures)
-    if not files:
-        raise UserError(f"{root} has no pictures in class folders, as in {root / 'cat' / '1.jpg'}.")
-    return Folder(str(root), files, labels, channels)
+    root = tests_in(root) or root
+    found = class_folders(root)
+    return InFiles(scan(root, found, _numbers(found, about, num_classes, root)), channels, bad)
 
 
-def _numbered(found: list[str], about: About, num_classes: int, root: Path) -> dict[str, int]:
+def _numbers(found: Sequence[str], about: About, num_classes: int, root: Path) -> list[int]:
     """The class of each folder: by its name where the weights know names, else by its number or its place in order.
 
     Folders whose classes cannot be told are refused: scored in another order they would all be wrong.
@@ -93,12 +102,12 @@ def _numbered(found: list[str], about: About, num_classes: int, root: Path) -> d
     for known in (about.folders, about.classes):
         places = {name.replace("_", " "): i for i, name in enumerate(known)}
         if len(places) == len(known) and found and all(name.replace("_", " ") in places for name in found):
-            return {name: places[name.replace("_", " ")] for name in found}
-    if all(name.isdecimal() and int(name) < num_classes for name in found):
-        return {name: int(name) for name in found}
+            return [places[name.replace("_", " ")] for name in found]
+    if all(is_number(name) and int(name) < num_classes for name in found):
+        return list(map(int, found))
     wnids = all(re.fullmatch(r"n[0-9]{8}", name) for name in found)  # ImageNet numbers its classes in their order
     if len(found) == num_classes and (wnids or not about.classes):
-        return {name: i for i, name in enumerate(found)}
+        return list(range(num_classes))
     if about.classes:
         names = {name.replace("_", " ") for name in about.classes}
         other = next((name for name in found if name.replace("_", " ") not in names), found[0])

@@ -54,9 +54,10 @@ def assess(
     advance: Callable[[int], None] = lambda steps: None,
 ) -> Score:
     """Top-1 and top-5 errors and the cross-entropy of the averaged probabilities; few pictures in memory at a time."""
-    wrong, wrong5, loss = 0, 0, 0.0
+    count, wrong, wrong5, loss = 0, 0, 0, 0.0
     stream = iter(pictures)
     while chunk := list(itertools.islice(stream, PICTURES)):
+        count += len(chunk)
         labels = torch.tensor([label for _, label in chunk])
         found = probabilities(members, [picture for picture, _ in chunk], average)
         first = found.topk(min(5, found.shape[1])).indices
@@ -64,4 +65,6 @@ def assess(
         wrong5 += int((first != labels[:, None]).all(1).sum())
         loss -= float(found.gather(1, labels[:, None]).clamp_min(1e-300).log().sum())
         advance(len(chunk))
-    return Score(len(pictures), wrong, loss / len(pictures), wrong5)
+    if not count:
+        raise UserError(f"{pictures.name} has no picture that can be read.")
+    return Score(count, wrong, loss / count, wrong5)

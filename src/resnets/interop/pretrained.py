@@ -9,7 +9,7 @@ import hashlib
 import json
 from pathlib import Path
 
-from resnets.errors import UserError, one_of
+from resnets.errors import UserError
 
 FOLDER = Path(__file__).parents[1] / "weights"
 DEFAULT = "preresnet20.cifar10"  # what `resnets predict` takes unless it is told otherwise
@@ -23,13 +23,17 @@ def index() -> dict[str, str]:
         return {}
 
 
+def of(network: str) -> list[str]:
+    """The names under which a network comes trained: `preresnet20.cifar10` of `preresnet20`."""
+    return [name for name in index() if name.partition(".")[0] == network]
+
+
 def file_of(name: str) -> Path:
     """The weights file of a name, if it is what was shipped."""
     known = index()
-    if not known:
-        raise UserError(f"there is no pretrained {name!r}: this version of the package ships no trained networks.")
     if name not in known:
-        raise one_of("pretrained network", name, known)
+        shipped = f"ships {', '.join(known)}" if known else "ships no trained networks"
+        raise UserError(f"there is no pretrained {name!r}: this version of the package {shipped}.")
     path = FOLDER / f"{name}.safetensors"
     try:
         found = hashlib.sha256(path.read_bytes()).hexdigest()

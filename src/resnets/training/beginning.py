@@ -12,6 +12,7 @@ from resnets.data.folder import Folder
 from resnets.data.images import Images
 from resnets.errors import UserError
 from resnets.interop.files import read, read_metadata
+from resnets.interop.pretrained import located
 from resnets.interop.weights import layout_in, load_weights
 from resnets.nn import ResNet, build
 from resnets.spec import Spec
@@ -26,7 +27,7 @@ class Beginning(NamedTuple):
 
 def from_weights(path: str | Path, spec: Spec, data: Images | Folder, seed: int) -> Beginning:
     """The network of `spec` with the weights of a file or of a finished run."""
-    file = Path(path)
+    file = located(str(path))
     if file.is_dir():
         file = file / "final.safetensors"
     metadata, layout = read_metadata(file), layout_in(file)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from resnets.data.augment import Augment, Normalize
+from resnets.data.bad import BadImages
 from resnets.data.colour import jitter, lighting
 from resnets.data.files import Files
 from resnets.data.folder import Folder
@@ -20,7 +21,7 @@ from resnets.data.images import Images, Indices
 from resnets.data.loading import Piece, Views, Wanted, looked_at, pieces, usual_workers
 from resnets.data.stream import Stream
 from resnets.data.views import View
-from resnets.errors import UserError, one_of
+from resnets.errors import UserError
 from resnets.training.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -28,10 +29,8 @@ if TYPE_CHECKING:
 
 Batch = tuple[Tensor, Tensor]  # what the network reads, and labels
 
-BAD_IMAGES = ("error", "skip")
 _SPLIT_SEED = 0  # one validation set for all seeds, so that they can be compared
 _TESTED = 500  # images in memory at a time
-_TOLD = 10  # bad images that are named
 
 
 class Feed(ABC):
@@ -128,13 +127,11 @@ class FromFiles(Feed):
         warn: Callable[[str], None] = lambda sentence: None,
     ) -> None:
         super().__init__(data, recipe, seed, device, share)
-        if bad_images not in BAD_IMAGES:
-            raise one_of("policy for bad images", bad_images, BAD_IMAGES)
         if recipe.normalize != "channel":
             raise UserError("images in files are normalised by channel; leave normalize at channel.")
         if recipe.sizes and recipe.augment != "pad":
             raise UserError(f"sizes go with augment pad, not with {recipe.augment}.")
-        self.files, self.bad_images, self.warn = data.train, bad_images, warn
+        self.files, self.bad = data.train, BadImages(bad_images, warn)
         self.workers = usual_workers(device) if workers is None else workers
         self.normalize = Normalize.by_channel(data.mean, data.std).to(device)
         self.views, self.middles = (Views(view, seed) for view in views_of(recipe, side))
@@ -146,7 +143,6 @@ class FromFiles(Feed):
         self.next = -1
         self.ahead: Iterator[Piece] = iter(())
         self.running = contextlib.ExitStack()
-        self.told: set[str] = set()
 
     # --- training -----------------------------------------------------------------------------
 
@@ -177,7 +173,7 @@ class FromFiles(Feed):
 
     def _mended(self, piece: Piece) -> Piece:
         for place, fault in piece.faults.items():
-            self._judge(piece.wanted.paths[place], fault)
+            self.bad.judge(piece.wanted.paths[place], fault)
             for index in self._neighbours(piece.wanted.index[place]):
                 (one,) = pieces(self.files, [(piece.wanted.epoch, np.array([index]))])
                 other = self.views[one]
@@ -193,16 +189,6 @@ class FromFiles(Feed):
         """The training images after an image, round to it."""
         place = int(np.searchsorted(self.train, index))
         return (int(self.train[(place + k) % len(self.train)]) for k in range(1, len(self.train)))
-
-    def _judge(self, path: str, fault: str) -> None:
-        """What the policy says to a bad image."""
-        if self.bad_images == "error":
-            raise UserError(f"{path} {fault}; remove it, or pass over such images by --bad-images skip.")
-        if path not in self.told:
-            self.told.add(path)
-            if len(self.told) <= _TOLD:
-                more = "; further ones are not told" if len(self.told) == _TOLD else ""
-                self.warn(f"{path} {fault}; passed over{more}.")
 
     def _moved(self, pixels: np.ndarray) -> Tensor:
         """On the device, as images (N, 3, side, side) whose channels lie together."""
@@ -253,7 +239,7 @@ class FromFiles(Feed):
         with looked_at(self.middles, cut(), self.workers) as found:
             for piece in found:
                 for place, fault in piece.faults.items():
-                    self._judge(piece.wanted.paths[place], fault)
+                    self.bad.judge(piece.wanted.paths[place], fault)
                 good = [k for k in range(len(piece.pixels)) if k not in piece.faults]
                 held.append(piece.pixels[good])
                 at += [piece.wanted.index[k] for k in good]

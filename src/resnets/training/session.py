@@ -65,8 +65,9 @@ def train(
     along the units is measured and logged. `engine` and `memory` say how it is computed here (see
     `resnets.engine.prepare`). None of these four is a part of the run.
 
-    `weights` is a file or a finished run to begin with. Images in files are decoded by so many processes,
-    `decoders`; of those that cannot be, `bad_images` says whether they end the run (`error`) or not (`skip`).
+    `weights` is a file, a finished run or a pretrained network of the package to begin with. Images in files are
+    decoded by so many processes, `decoders`; of those that cannot be, `bad_images` says whether they end the run
+    (`error`) or not (`skip`).
     """
     chosen = recipe_of(recipe, **changes)
     mode.check(engine, memory)
