@@ -76,21 +76,24 @@ struct Scratch {  // of one thread, kept from call to call
     }
     ~Scratch() { free(data); }
 };
-thread_local Scratch padded_memory, left_memory, right_memory, sums_memory;
+thread_local Scratch padded_memory, left_memory, right_memory, sums_memory, filters_memory;
 
-// body(thread, first, last) for each thread's share of the pieces.
+// body(thread, first, last) for each thread's share of the pieces; how many threads there were.
 template <typename Body>
-void parallel(int64_t threads, int64_t pieces, Body body) {
+int64_t parallel(int64_t threads, int64_t pieces, Body body) {
+    int64_t team = 1;
 #ifdef _OPENMP
 #pragma omp parallel num_threads(threads)
     {
         int64_t me = omp_get_thread_num(), all = omp_get_num_threads();
+        if (me == 0) team = all;
         body(me, pieces * me / all, pieces * (me + 1) / all);
     }
 #else
     (void)threads;
     body(0, 0, pieces);
 #endif
+    return team;
 }
 
 // Sums over pixels: floats within a piece, doubles beyond it, one row a thread.
@@ -397,44 +400,125 @@ void in_blocks(const Shape& s, size_t channels, const Sink& sink, Work work) {
     sums.finish();
 }
 
+// --- filters --------------------------------------------------------------------------------------
+
+// work(row, column) for each block of 8x8 of a matrix, by several threads where it is worth their while.
+template <typename Work>
+void in_squares(const Shape& s, size_t rows, size_t columns, Work work) {
+    parallel(rows * columns < 1024 ? 1 : s.threads, rows / L, [&](int64_t, int64_t from, int64_t to) {
+        for (size_t row = from * L; row < size_t(to) * L; row += L)
+            for (size_t column = 0; column < columns; column += L) work(row, column);
+    });
+}
+
+// to[j][i] = from[i][j] in a block of 8x8, rows `across` and `down` floats apart
+inline void turn(const float* from, size_t across, float* to, size_t down) {
+#if defined(__clang__) || __GNUC__ >= 12
+#define BOTH(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+    vec row[L], pair[L];
+    for (int i = 0; i < L; i++) row[i] = load(from + i * across);
+    for (int i = 0; i < L; i += 2) {
+        pair[i] = BOTH(row[i], row[i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
+        pair[i + 1] = BOTH(row[i], row[i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
+    }
+    for (int i = 0; i < L; i++) {  // fours: columns i and i + 4 of the upper rows, then of the lower
+        vec a = pair[i / 4 * 4 + i % 4 / 2], b = pair[i / 4 * 4 + i % 4 / 2 + 2];
+        row[i] = i % 2 ? BOTH(a, b, 2, 3, 10, 11, 6, 7, 14, 15) : BOTH(a, b, 0, 1, 8, 9, 4, 5, 12, 13);
+    }
+    for (int i = 0; i < L / 2; i++) {
+        store(to + i * down, BOTH(row[i], row[i + 4], 0, 1, 2, 3, 8, 9, 10, 11));
+        store(to + (i + 4) * down, BOTH(row[i], row[i + 4], 4, 5, 6, 7, 12, 13, 14, 15));
+    }
+#undef BOTH
+#else
+    for (int j = 0; j < L; j++)
+        for (int i = 0; i < L; i++) to[j * down + i] = from[i * across + j];
+#endif
+}
+
+// 1x1 filters [out][in] as a matrix [in][out], or [out][in] for the gradient of the input, in panels.
+const float* pointwise(const float* filters, const Shape& s, bool backward) {
+    float* to = filters_memory.get(s.into * s.out);
+    const size_t k = s.into, columns = s.out;
+    if (backward)
+        in_squares(s, k, columns, [&](size_t row, size_t column) {
+            for (size_t r = row; r < row + L; r++)
+                store(to + in_panels(r, column, k, columns), load(filters + r * columns + column));
+        });
+    else
+        in_squares(s, columns, k, [&](size_t column, size_t row) {
+            float* at = to + in_panels(row, column, k, columns);
+            turn(filters + column * k + row, k, at, in_panels(1, column, k, columns) - in_panels(0, column, k, columns));
+        });
+    return to;
+}
+
+// (w0, w1, w2) by Winograd's G
+inline void spread(vec w0, vec w1, vec w2, vec* to, size_t apart) {
+    vec even = 0.5f * (w0 + w2), odd = 0.5f * w1;
+    to[0] = w0, to[apart] = even + odd, to[2 * apart] = even - odd, to[3 * apart] = w2;
+}
+
+// 3x3 filters [out][3][3][in] as 16 such matrices; for the gradient of the input they are turned around.
+const float* winograd(const float* filters, const Shape& s, bool backward) {
+    const size_t k = s.into, columns = s.out, matrix = k * columns;
+    const size_t out = backward ? k : columns, into = backward ? columns : k;
+    float* to = filters_memory.get(16 * matrix);
+    in_squares(s, out, into, [&](size_t o, size_t i) {
+        vec square[16][L];
+        for (int r = 0; r < L; r++) {
+            vec tall[4][3], wide[16];
+            for (int x = 0; x < 3; x++) {
+                vec w[3];
+                for (int y = 0; y < 3; y++) {
+                    int tap = y * 3 + x;
+                    w[y] = load(filters + ((o + r) * 9 + (backward ? 8 - tap : tap)) * into + i);
+                }
+                spread(w[0], w[1], w[2], &tall[0][x], 3);
+            }
+            for (int y = 0; y < 4; y++) spread(tall[y][0], tall[y][1], tall[y][2], wide + 4 * y, 1);
+            for (int p = 0; p < 16; p++) square[p][r] = wide[p];
+        }
+        const size_t row = backward ? o : i, column = backward ? i : o;
+        const size_t at = in_panels(row, column, k, columns), next = in_panels(row + 1, column, k, columns) - at;
+        for (int p = 0; p < 16; p++)
+            if (backward)
+                for (int r = 0; r < L; r++) store(to + p * matrix + at + r * next, square[p][r]);
+            else
+                turn(reinterpret_cast<const float*>(square[p]), L, to + p * matrix + at, next);
+    });
+    return to;
+}
+
+// Matrices of each thread, added up.
+class Parts {
+  public:
+    Parts(const Shape& s, size_t size) : size(size), all(filters_memory.get(s.threads * size)) {}
+    float* mine(int64_t thread) {
+        float* part = all + thread * size;
+        memset(part, 0, size * sizeof(float));
+        return part;
+    }
+    vec sum(int64_t team, size_t at) const {
+        vec found = load(all + at);
+        for (int64_t thread = 1; thread < team; thread++) found += load(all + thread * size + at);
+        return found;
+    }
+
+  private:
+    size_t size;
+    float* all;
+};
+
 }  // namespace
 
 extern "C" {
 
-// 1x1 filters [out][in] as a matrix [in][out] for the forward pass, [out][in] for the gradient of the input, in panels.
-void pointwise_filters(const float* filters, int64_t into, int64_t out, int64_t backward, float* to) {
-    for (int64_t o = 0; o < out; o++)
-        for (int64_t i = 0; i < into; i++)
-            to[backward ? in_panels(o, i, out, into) : in_panels(i, o, into, out)] = filters[o * into + i];
-}
-
-// 3x3 filters [out][3][3][in] as 16 such matrices; for the gradient of the input they are turned around.
-void winograd_filters(const float* filters, int64_t into, int64_t out, int64_t backward, float* to) {
-    const float half = 0.5f;
-    for (int64_t o = 0; o < out; o++)
-        for (int64_t i = 0; i < into; i++) {
-            float rows[4][3];
-            for (int x = 0; x < 3; x++) {
-                float w[3];
-                for (int y = 0; y < 3; y++) {
-                    int tap = y * 3 + x;
-                    w[y] = filters[(o * 9 + (backward ? 8 - tap : tap)) * into + i];
-                }
-                rows[0][x] = w[0], rows[3][x] = w[2];
-                rows[1][x] = half * ((w[0] + w[2]) + w[1]), rows[2][x] = half * ((w[0] + w[2]) - w[1]);
-            }
-            float* at = to + (backward ? in_panels(o, i, out, into) : in_panels(i, o, into, out));
-            for (int y = 0; y < 4; y++) {
-                const float* w = rows[y];
-                float all[4] = {w[0], half * ((w[0] + w[2]) + w[1]), half * ((w[0] + w[2]) - w[1]), w[2]};
-                for (int x = 0; x < 4; x++, at += into * out) *at = all[x];
-            }
-        }
-}
-
-void conv3x3(const Shape* shape, const Source* source, const float* filters, const Sink* sink) {
+// A 3x3 convolution by filters [out][3][3][in]; backward, from the gradient of its output to that of its input.
+void conv3x3(const Shape* shape, const Source* source, const float* weight, int64_t backward, const Sink* sink) {
     const Shape s = *shape;
     const Tiling t(s);
+    const float* filters = winograd(weight, s, backward);
     Sums sums(*sink, s.out, s.threads);
     size_t group = t.group(s), matrix = s.into * s.out;
     with_sink(*sink, [&](auto end, auto summed) {
@@ -468,14 +552,14 @@ void conv3x3_filters_gradient(const Shape* shape, const Source* source, const So
     const Shape s = *shape;
     const Tiling t(s);
     size_t group = t.group(s), matrix = s.into * s.out;
-    std::vector<float> all(s.threads * 16 * matrix);
-    parallel(s.threads, s.n * t.bands, [&](int64_t me, int64_t from, int64_t to) {
+    Parts parts(s, 16 * matrix);
+    int64_t team = parallel(s.threads, s.n * t.bands, [&](int64_t me, int64_t from, int64_t to) {
         size_t rim = (2 * t.band + 2) * t.across();
         float* band = padded_memory.get(rim * (s.into + s.out));
         float* band_out = band + rim * s.into;
         float* in = left_memory.get(16 * group * s.into);
         float* out = right_memory.get(16 * group * s.out);
-        float* mine = all.data() + me * 16 * matrix;
+        float* mine = parts.mine(me);
         for (int64_t piece = from; piece < to; piece++) {
             size_t image = piece / t.bands, first = piece % t.bands * t.band;
             size_t last = first + t.band < t.rows ? first + t.band : t.rows;
@@ -491,31 +575,31 @@ void conv3x3_filters_gradient(const Shape* shape, const Source* source, const So
             }
         }
     });
-    for (int64_t i = 0; i < s.into; i++)  // G' u G
-        for (int64_t o = 0; o < s.out; o++) {
-            float u[4][4];
-            for (int p = 0; p < 16; p++) {
-                double sum = 0;
-                for (int64_t thread = 0; thread < s.threads; thread++)
-                    sum += all[(thread * 16 + p) * matrix + i * s.out + o];
-                u[p / 4][p % 4] = float(sum);
+    in_squares(s, s.into, s.out, [&](size_t i, size_t o) {  // G' u G
+        vec square[9][L];
+        for (int r = 0; r < L; r++) {
+            vec tall[3][4];
+            for (int x = 0; x < 4; x++) {
+                vec u[4];
+                for (int y = 0; y < 4; y++) u[y] = parts.sum(team, (y * 4 + x) * matrix + (i + r) * s.out + o);
+                vec sum = 0.5f * (u[1] + u[2]);
+                tall[0][x] = u[0] + sum, tall[1][x] = 0.5f * (u[1] - u[2]), tall[2][x] = sum + u[3];
             }
             for (int y = 0; y < 3; y++) {
-                float row[4];
-                for (int x = 0; x < 4; x++) {
-                    float sum = 0.5f * (u[1][x] + u[2][x]), difference = 0.5f * (u[1][x] - u[2][x]);
-                    row[x] = y == 0 ? u[0][x] + sum : y == 1 ? difference : sum + u[3][x];
-                }
-                float sum = 0.5f * (row[1] + row[2]), difference = 0.5f * (row[1] - row[2]);
-                float* at = filters + (o * 9 + y * 3) * s.into + i;
-                at[0] = row[0] + sum, at[s.into] = difference, at[2 * s.into] = sum + row[3];
+                vec sum = 0.5f * (tall[y][1] + tall[y][2]);
+                square[3 * y][r] = tall[y][0] + sum, square[3 * y + 2][r] = sum + tall[y][3];
+                square[3 * y + 1][r] = 0.5f * (tall[y][1] - tall[y][2]);
             }
         }
+        for (int tap = 0; tap < 9; tap++)
+            turn(reinterpret_cast<const float*>(square[tap]), L, filters + (o * 9 + tap) * s.into + i, 9 * s.into);
+    });
 }
 
-// A 1x1 convolution by `filters` [in][out] in panels.
-void conv1x1(const Shape* shape, const Source* source, const float* filters, const Sink* sink) {
+// A 1x1 convolution by filters [out][in]; backward, from the gradient of its output to that of its input.
+void conv1x1(const Shape* shape, const Source* source, const float* weight, int64_t backward, const Sink* sink) {
     const Shape s = *shape;
+    const float* filters = pointwise(weight, s, backward);
     in_blocks(s, s.out, *sink, [&](size_t at, size_t count) {
         float* out = right_memory.get(BLOCK * s.out);
         multiply(count, block_of(*source, at, count, s.into, left_memory), s.into, filters, s.out, out);
@@ -527,21 +611,21 @@ void conv1x1(const Shape* shape, const Source* source, const float* filters, con
 void conv1x1_filters_gradient(const Shape* shape, const Source* source, const Source* gradient, float* filters) {
     const Shape s = *shape;
     size_t pixels = s.n * s.height * s.width, matrix = s.into * s.out;
-    std::vector<float> all(s.threads * matrix);
-    parallel(s.threads, (pixels + BLOCK - 1) / BLOCK, [&](int64_t me, int64_t from, int64_t to) {
+    Parts parts(s, matrix);
+    int64_t team = parallel(s.threads, (pixels + BLOCK - 1) / BLOCK, [&](int64_t me, int64_t from, int64_t to) {
+        float* mine = parts.mine(me);
         for (int64_t block = from; block < to; block++) {
             size_t at = block * BLOCK, count = pixels - at < BLOCK ? pixels - at : BLOCK;
             const float* x = block_of(*source, at, count, s.into, left_memory);
             const float* g = block_of(*gradient, at, count, s.out, right_memory);
-            add_outer(count, x, s.into, g, s.out, all.data() + me * matrix);
+            add_outer(count, x, s.into, g, s.out, mine);
         }
     });
-    for (int64_t i = 0; i < s.into; i++)
-        for (int64_t o = 0; o < s.out; o++) {
-            double sum = 0;
-            for (int64_t thread = 0; thread < s.threads; thread++) sum += all[thread * matrix + i * s.out + o];
-            filters[o * s.into + i] = float(sum);
-        }
+    in_squares(s, s.into, s.out, [&](size_t i, size_t o) {
+        vec square[L];
+        for (int r = 0; r < L; r++) square[r] = parts.sum(team, (i + r) * s.out + o);
+        turn(reinterpret_cast<const float*>(square), L, filters + o * s.into + i, s.into);
+    });
 }
 
 // A map from a source to a sink, pixel by pixel (`into` channels).

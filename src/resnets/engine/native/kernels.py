@@ -16,8 +16,8 @@ _Pointer, _Number = ctypes.c_void_p, ctypes.c_int64
 RAW, ACT, LINEAR, RELU, AFFINE = range(5)  # ways in
 PLAIN, ADD, ADD_RELU, MASK = range(4)  # ways out
 _FUNCTIONS = (
-    *("winograd_filters", "pointwise_filters", "conv3x3", "conv1x1", "pass"),
-    *("conv3x3_filters_gradient", "conv1x1_filters_gradient", "norm_forward", "norm_backward"),
+    *("conv3x3", "conv1x1", "pass", "conv3x3_filters_gradient", "conv1x1_filters_gradient"),
+    *("norm_forward", "norm_backward"),
 )
 
 
@@ -142,9 +142,6 @@ class Kernels:
     def _conv(self, source: Source, weight: Tensor, sink: Sink, *, backward: bool) -> tuple[Tensor, Tensor | None]:
         out, into, side, _ = weight.shape
         weight = weight.contiguous(memory_format=torch.channels_last)
-        filters = torch.empty((16 if side == 3 else 1) * into * out)
-        prepare = self._library.winograd_filters if side == 3 else self._library.pointwise_filters
-        prepare(_pointer(weight), _Number(into), _Number(out), _Number(backward), _pointer(filters))
         if backward:
             into, out = out, into
         n, _, height, width = source.x.shape
@@ -152,7 +149,7 @@ class Kernels:
         sums = _sums(out) if sink.sums else None
         shape, left, right = _shape(source.x, into, out), source.raw(), _sink(sink, y, sums)
         convolve = self._library.conv3x3 if side == 3 else self._library.conv1x1
-        convolve(ctypes.byref(shape), ctypes.byref(left), _pointer(filters), ctypes.byref(right))
+        convolve(ctypes.byref(shape), ctypes.byref(left), _pointer(weight), _Number(backward), ctypes.byref(right))
         return y, sums
 
     # --- BN -------------------------------------------------------------------------------------
