@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import shlex
 import statistics
 import sys
@@ -19,10 +18,10 @@ from pathlib import Path
 
 import torch
 
+from benchmarks.paired import difference
 from resnets.atomic import write_atomically
 from resnets.data import load
 from resnets.data.images import Images
-from resnets.paper.outcomes import student
 from resnets.runs import provenance
 from resnets.training.loop import Trainer
 from resnets.training.recipe import recipe_of
@@ -54,7 +53,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "bench" / "agreement.json")
     args = parser.parse_args()
-    told = {"command": shlex.join(["python", "-m", "benchmarks.agreement", *sys.argv[1:]]), **provenance()}
+    told = {**provenance(), "command": shlex.join(["python", "-m", "benchmarks.agreement", *sys.argv[1:]])}
     told |= {"net": args.net, "data": args.data, "steps": args.steps, "threads": torch.get_num_threads()}
     data = load(args.data, None)
     ends: dict[str, list[float]] = {way: [] for way in WAYS}
@@ -64,9 +63,7 @@ def main() -> None:
             print(f"seed {seed}, {way}: {found[-1]:.4f}", flush=True)
     verdicts = {}
     for way in list(WAYS)[1:]:
-        differences = [ours - plain for ours, plain in zip(ends[way], ends["plain"], strict=True)]
-        mean, deviation = statistics.fmean(differences), statistics.stdev(differences)
-        bound = student(args.seeds - 1) * deviation / math.sqrt(args.seeds)
+        mean, bound = difference(ends[way], ends["plain"])
         verdicts[way] = {"mean_difference": mean, "bound_95": bound, "within_noise": abs(mean) <= bound}
         print(f"{way} against plain: {mean:+.4f}, within {bound:.4f} is noise")
     write_atomically(args.out, (json.dumps({**told, "ends": ends, "verdicts": verdicts}, indent=1) + "\n").encode())

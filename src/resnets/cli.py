@@ -171,7 +171,7 @@ def _train(commands: Commands) -> None:
         usage="%(prog)s [options] NETWORK",
     )
     parser.add_argument("network", help="a name from 'resnets models'", metavar="NETWORK")
-    _data_options(parser, "cifar10", "cifar10, cifar100, synthetic[:N], imagenet:DIR or a folder of class folders")
+    _data_options(parser, "cifar10", f"{_NAMED}, synthetic[:N], imagenet:DIR or a folder of class folders")
     parser.add_argument("--recipe", default="cifar-paper", help=f"one of {_either(RECIPES)} (cifar-paper)")
     parser.add_argument("--seed", type=int, default=0, help="of the weights, the order and the crops (0)", metavar="N")
     parser.add_argument("--runs", type=int, default=1, help="train with this many seeds, from --seed on", metavar="N")
@@ -494,10 +494,10 @@ def _data(commands: Commands) -> None:
     actions = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=Parser, required=True)
     fetch = actions.add_parser(
         "fetch",
-        help="get CIFAR into the cache",
-        description="Get CIFAR into the cache, from folders at hand, its home or a mirror, checked by hash.",
+        help="get a set of images into the cache",
+        description="Get a set of images into the cache, from folders at hand, its home or a mirror, checked by hash.",
     )
-    fetch.add_argument("name", help="cifar10 or cifar100", metavar="NAME")
+    fetch.add_argument("name", help=_NAMED, metavar="NAME")
     fetch.add_argument("--dir", help="a folder to look in besides the usual ones", metavar="DIR")
 
     def run(args: argparse.Namespace) -> None:
@@ -583,8 +583,11 @@ def _reproduce(commands: Commands) -> None:
     parser.set_defaults(run=run)
 
 
+_NAMED = "cifar10, cifar100, fashion-mnist"  # the names of `data.sets`, which would import numpy here
+
+
 def _data_options(
-    parser: argparse.ArgumentParser, default: str | None, known: str = "cifar10, cifar100 or synthetic[:N]"
+    parser: argparse.ArgumentParser, default: str | None, known: str = f"{_NAMED} or synthetic[:N]"
 ) -> None:
     shown = default or "what it was trained on"
     parser.add_argument("--data", default=default, help=f"{known} ({shown})", metavar="DATA")

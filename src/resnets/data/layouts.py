@@ -1,4 +1,4 @@
-"""Readers of the forms in which CIFAR is published; each gives `Rows`."""
+"""Readers of the forms in which the sets are published; each gives `Rows`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from resnets.data.cifar import RECORD, Cifar, Layout, Rows
+from resnets.data.idx import read_idx
+from resnets.data.known import RECORD, Known, Layout, Rows
 from resnets.data.progress import Progress
 from resnets.data.unpickle import read_batch
 from resnets.errors import UserError
@@ -19,7 +20,7 @@ from resnets.errors import UserError
 Reader = Callable[[Layout, Mapping[str, bytes], str], Iterator[Rows]]
 
 
-def read_files(known: Cifar, layout: Layout, files: Mapping[str, bytes], where: str) -> Rows:
+def read_files(known: Known, layout: Layout, files: Mapping[str, bytes], where: str) -> Rows:
     """The rows of a layout's files, in official order, each file checked where its hash is known."""
     parts = []
     for number, rows in enumerate(READERS[layout.form](layout, files, where)):
@@ -28,7 +29,7 @@ def read_files(known: Cifar, layout: Layout, files: Mapping[str, bytes], where: 
     return np.concatenate(parts)
 
 
-def read_class_folders(known: Cifar, root: Path, progress: Progress) -> Rows:
+def read_class_folders(known: Known, root: Path, progress: Progress) -> Rows:
     """The rows of `train/<class>/*.png` and `test/<class>/*.png`, in canonical order."""
     paths = [
         [
@@ -86,6 +87,16 @@ def _sheets(layout: Layout, files: Mapping[str, bytes], where: str) -> Iterator[
             yield _rows(lines.transpose(0, 2, 1), labels[number * each :][:each], f"{where}/{name}")
 
 
+def _idx(layout: Layout, files: Mapping[str, bytes], where: str) -> Iterator[Rows]:
+    """Grey images of 28x28: in all three channels, with two more pixels of their black background on each side."""
+    for name, list_name in zip(layout.train + layout.test, layout.extra, strict=True):
+        grey, labels = (read_idx(files[file], f"{where}/{file}") for file in (name, list_name))
+        if grey.shape[1:] != (28, 28) or labels.ndim != 1:
+            raise UserError(f"{where}/{name} and {list_name} are not images of 28x28 and their labels.")
+        padded = np.pad(grey, ((0, 0), (2, 2), (2, 2)))
+        yield _rows(np.repeat(padded[:, None], 3, axis=1), labels.tolist(), f"{where}/{name}")
+
+
 def _rows(pixels: npt.NDArray[np.uint8], labels: list[int], where: str) -> Rows:
     if pixels.size != len(labels) * 3072 or not all(0 <= label < 256 for label in labels):
         raise UserError(f"{where} is broken: it has {len(labels)} labels and {pixels.size / 3072:g} images.")
@@ -109,4 +120,10 @@ def _decode(data: bytes, size: tuple[int, int], where: str) -> npt.NDArray[np.ui
     raise UserError(f"{where} is not an RGB PNG of {size[0]}x{size[1]} pixels: {found}.")
 
 
-READERS: dict[str, Reader] = {"binary": _binary, "binary_fine": _binary_fine, "python": _python, "sheets": _sheets}
+READERS: dict[str, Reader] = {
+    "binary": _binary,
+    "binary_fine": _binary_fine,
+    "python": _python,
+    "sheets": _sheets,
+    "idx": _idx,
+}

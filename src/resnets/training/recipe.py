@@ -20,7 +20,7 @@ CHOICES = {
     "schedule": SCHEDULES,
     "optimizer": ("sgd", "muon"),
     "decay_on": ("all", "weights"),
-    "augment": ("pad", "scale", "aspect"),
+    "augment": ("pad", "scale", "aspect", "auto"),
     "flip": ("random", "alternate", "none"),
     "normalize": ("channel", "pixel"),
     "precision": ("float32", "bf16", "fp16"),
@@ -67,7 +67,10 @@ class Recipe:
     channels_last: bool = _field(True, "memory layout of the convolutions")
     sync_bn: bool = _field(False, "BN over the batch of all devices instead of each one's")
     augment: str = _field(
-        "pad", "crops of padded images; of files also of scaled ones, or of any scale and shape", True
+        "pad",
+        "crops of padded images; of files also of scaled ones, or of any scale and shape; auto: pad where images or "
+        "the net are small, else aspect",
+        True,
     )
     side: int = _field(0, "pixels across what the network sees of images in files; 0: what it is made for", True)
     shorter_side: str = _field(
@@ -210,10 +213,15 @@ RECIPES: dict[str, Recipe] = {
         ),
         dataclasses.replace(  # own images from given weights
             _PAPER, name="finetune", length="10ep", batch=64, lr=0.01, schedule="cosine", milestones="", warmup="0it",
-            nesterov=True, augment="aspect",
+            nesterov=True, augment="auto",
         ),
     )
 }  # fmt: skip
+
+
+def settled(recipe: Recipe, small: bool) -> Recipe:
+    """`augment auto` decided: small images are seen whole or nearly so, of large ones parts of any scale and shape."""
+    return recipe if recipe.augment != "auto" else dataclasses.replace(recipe, augment="pad" if small else "aspect")
 
 
 def recipe_of(name: str | Recipe, /, **changes: Any) -> Recipe:

@@ -28,7 +28,7 @@ from resnets.training.checkpoint import Checkpoint
 from resnets.training.events import writer_of
 from resnets.training.loop import NotFiniteError, Trainer
 from resnets.training.progress import Progress, mute, progress, say, warn
-from resnets.training.recipe import Recipe, recipe_of
+from resnets.training.recipe import Recipe, recipe_of, settled
 from resnets.training.stopping import stopping
 from resnets.zoo import spec_of
 
@@ -79,6 +79,7 @@ def train(
             "out by --no-test."
         )
     spec = _spec(model, network or {}, images)
+    chosen = settled(chosen, small=isinstance(images, Images) or spec.stem == "cifar")
     begun = from_weights(weights, spec, images, seed) if weights is not None else None
     images = begun.data if begun else images
     identity = Identity(spec, images.name, images.digest, chosen, seed, begun.digest if begun else "")
