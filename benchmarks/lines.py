@@ -87,8 +87,8 @@ SECTIONS = {
     ),
     "large": Section(  # the deepest net of the papers for ImageNet, at both of its sizes: does the forecast hold?
         (
-            Line("step", ("fast", "min"), "preresnet200", 8, "fresh", 60, side=224),
-            Line("step", ("fast", "min"), "preresnet200", 4, "fresh", 60, side=320),
+            Line("step", ("fast", "min"), "preresnet200", 2, "fresh", 60, side=224),
+            Line("step", ("fast", "min"), "preresnet200", 2, "fresh", 60, side=320),
         ),
         quick=(),
         rounds=1,
