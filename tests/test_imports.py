@@ -51,6 +51,7 @@ ALLOWED = {
         "zoo",
         "data",
         "engine",
+        "evaluate",
         "interop",
         "training",
         "runs",

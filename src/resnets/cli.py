@@ -565,7 +565,8 @@ def _reproduce(commands: Commands) -> None:
     parser.add_argument("--shard", help="one slice of the rows: 3/16, the third of sixteen", metavar="I/N")
     parser.add_argument("--out", default="runs", help="folder of the runs (runs)", metavar="DIR")
     parser.add_argument("--results", default="results", help="folder of the results (results)", metavar="DIR")
-    parser.add_argument("--data-dir", help="a folder to look for the data in", metavar="DIR")
+    parser.add_argument("--data-dir", help="a folder to look for CIFAR in", metavar="DIR")
+    parser.add_argument("--imagenet", help="ImageNet's folder, with train and val; its rows wait for it", metavar="DIR")
     _device_option(parser)
     parser.add_argument("--engine", default="auto", help="auto, or plain: PyTorch as it is (auto)", metavar="ENGINE")
     parser.add_argument("--memory", default="auto", help="fast, lean, min (auto: the first that fits)", metavar="MODE")
@@ -577,8 +578,9 @@ def _reproduce(commands: Commands) -> None:
         if args.list:
             list_command()
             return
-        given = ("budget", "seeds", "rows", "shard", "out", "data_dir", "device", "engine", "memory", "dry_run")
-        reproduce_command(args.names, results_folder=args.results, **{name: getattr(args, name) for name in given})
+        given = ("budget", "seeds", "rows", "shard", "out", "data_dir", "imagenet", "device", "engine", "memory")
+        options = {name: getattr(args, name) for name in (*given, "dry_run")}
+        reproduce_command(args.names, results_folder=args.results, **options)
 
     parser.set_defaults(run=run)
 

@@ -128,7 +128,8 @@ def test_a_dry_run_plans_prices_and_leaves_nothing(tmp_path, run_smoke):
     assert "resnet110_1layer-cifar10" in said
     assert "2 rows to run" in said
     said = run_smoke("options", "--dry-run").out
-    assert "plain34-imagenet-imagenet-paper waits for you: resnets train plain34 --data imagenet:DIR" in said
+    assert "Waiting for ImageNet, a folder with train and val that --imagenet DIR names: plain34-imagenet-" in said
+    assert "0 rows to run" in said
     assert list(tmp_path.iterdir()) == []
 
 

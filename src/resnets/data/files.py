@@ -37,6 +37,21 @@ class Files:
         name = os.fsdecode(self.names[start : int(self.ends[index])].tobytes())
         return os.path.join(self.root, self.folders[self.places[index]], name)
 
+    def chosen(self, index: npt.NDArray[np.int64], labels: npt.NDArray[np.int64]) -> Files:
+        """Some of the files, with labels of their own."""
+        starts = np.concatenate([[0], self.ends[:-1]])[index]
+        names = [self.names[start:end] for start, end in zip(starts, self.ends[index], strict=True)]
+        digest = hashlib.sha256(b"\0".join((self.digest.encode(), index.tobytes(), labels.tobytes())))
+        return Files(
+            self.root,
+            self.folders,
+            np.concatenate(names),
+            np.cumsum([len(name) for name in names], dtype=np.int64),
+            self.places[index],
+            labels,
+            digest.hexdigest(),
+        )
+
 
 def class_folders(root: Path) -> tuple[str, ...]:
     """The folders in a folder, sorted by name; by number where all are numbers, so that 10 comes after 9."""

@@ -9,8 +9,10 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+import numpy as np
 
 from resnets.data.files import Files, class_folders, is_number, scan
 from resnets.data.images import Indices, split
@@ -47,6 +49,22 @@ class Folder:
     def split(self, n_validation: int, seed: int) -> tuple[Indices, Indices]:
         """Indices of the training images to train on, and of `n_validation` held out."""
         return split(self.train.labels, self.num_classes, n_validation, seed)
+
+    def some_classes(self, count: int) -> Folder:
+        """The images of at most so many of the classes that have any, taken at even distances and numbered anew."""
+        there = np.unique(self.train.labels)
+        kept = there[np.arange(min(count, len(there))) * len(there) // min(count, len(there))]
+        places = np.full(self.num_classes, -1)
+        places[kept] = np.arange(len(kept))
+
+        def of(files: Files) -> Files:
+            index = np.flatnonzero(places[files.labels] >= 0)
+            if not len(index):
+                raise UserError(f"{files.root} has no image of the {len(kept)} classes that are taken.")
+            return files.chosen(index, places[files.labels[index]])
+
+        classes = tuple(self.classes[i] for i in kept)
+        return replace(self, classes=classes, train=of(self.train), test=of(self.test) if self.test else None)
 
 
 def open_folder(path: str | Path, imagenet: bool = False) -> Folder:

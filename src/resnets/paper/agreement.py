@@ -31,6 +31,7 @@ def agreement(cell: Cell, experiment: Experiment, found: dict[str, Outcome]) -> 
     one, theirs = ours(cell, found), cell.value.rank
     if cell.row is None or one is None or theirs is None:
         return None
+    found = {name: other.by(cell.test) for name, other in found.items()}  # the spread is that of rows tested alike
     return _of_order(cell, experiment, found) if one.scaled else _of_value(cell.row, theirs, cell.value.mean, found)
 
 

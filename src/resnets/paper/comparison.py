@@ -15,8 +15,9 @@ HEADER = ("row", "the paper", "ours", "training loss", "runs", "scaled besides")
 
 
 def ours(cell: Cell, found: dict[str, Outcome]) -> Outcome | None:
-    """What a cell's row came to; None where it is another system's, or has not been run."""
-    return found.get(cell.row.name) if cell.row else None
+    """What a cell's row came to, tested as the cell is; None where it is another system's, or has not been run."""
+    one = found.get(cell.row.name) if cell.row else None
+    return one.by(cell.test) if one and cell.test in one.tests else None
 
 
 def common(scalings: Iterable[Sequence[str]]) -> tuple[str, ...]:
@@ -42,13 +43,14 @@ def _line(cell: Cell, found: dict[str, Outcome], told: tuple[str, ...]) -> list[
 
 
 def error_text(one: Outcome) -> str:
-    """`12.35 +- 0.40`, the median with the deviation between seeds; `fails` where it does."""
-    errors = [error for error in one.values("error") if math.isfinite(error)]
+    """`12.35 +- 0.40`, the median with the deviation between seeds; `/` top-5 on ImageNet; `fails` where it does."""
+    found = [[value for value in one.values(metric) if math.isfinite(value)] for metric in ("error", "top5")]
+    errors, columns = found[0], [values for values in found if values]
     if not errors:
         return f"fails: {one.diverged} of {len(one.runs)} diverged"
-    text = f"{statistics.median(errors):.2f}"
+    text = "/".join(f"{statistics.median(values):.2f}" for values in columns)
     if len(errors) > 1:
-        text += f" +- {statistics.stdev(errors):.2f}"
+        text += f" +- {'/'.join(f'{statistics.stdev(values):.2f}' for values in columns)}"
     if one.diverged:
         text += f", {one.diverged} of {len(one.runs)} diverged"
     return f"{text} (fails)" if one.fails else text
@@ -73,6 +75,6 @@ def correlations(experiment: Experiment, found: dict[str, Outcome]) -> Iterator[
         if one is not None and cell.row is not None and theirs is not None:
             pairs = groups.setdefault((cell.row.data, cell.test, one.scaled), [])
             pairs.append((theirs, statistics.median(one.values("error"))))
-    for (data, _, _), pairs in groups.items():
+    for (data, test, _), pairs in groups.items():
         if (value := spearman(*zip(*pairs, strict=True))) is not None:
-            yield Correlation(value, len(pairs), data)
+            yield Correlation(value, len(pairs), f"{data} by {test}" if test else data)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+TESTS = ("224 crop", "320 crop", "10 crops", "5 scales")  # of ImageNet; a row may be tested by several
+
 
 @dataclass(frozen=True)
 class Row:
@@ -60,7 +62,7 @@ class Cell:
     label: str
     row: Row | None
     value: Value = Value()
-    test: str = ""  # how ImageNet is tested
+    test: str = ""  # how ImageNet is tested, by one of `TESTS`
 
     @property
     def full_label(self) -> str:

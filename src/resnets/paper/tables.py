@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from resnets.paper.rows import Cell, Experiment, Row, Value
+from resnets.paper.rows import TESTS, Cell, Experiment, Row, Value
 from resnets.spec import ORDERS
 
 FAILS = Value(fails=True)
@@ -195,6 +195,18 @@ _DEPTH = (
     Cell("ResNet-101", v1_imagenet(101), Value(21.75, 6.05), "10 crops"),
     Cell("ResNet-152", v1_imagenet(152), Value(21.3, 5.71), "10 crops"),
 )
+_SINGLE = (  # the whole picture at five sizes; how the others tested is theirs
+    Cell("VGG, ILSVRC 2014, on the test set", None, Value(None, 8.43)),
+    Cell("GoogLeNet, ILSVRC 2014", None, Value(None, 7.89)),
+    Cell("VGG, v5", None, Value(24.4, 7.1)),
+    Cell("PReLU-net", None, Value(21.59, 5.71)),
+    Cell("BN-inception", None, Value(21.99, 5.81)),
+    Cell("ResNet-34 B", imagenet("resnet34"), Value(21.84, 5.71), "5 scales"),
+    Cell("ResNet-34 C", imagenet("resnet34", ("shortcut", "conv1x1")), Value(21.53, 5.60), "5 scales"),
+    Cell("ResNet-50", v1_imagenet(50), Value(20.74, 5.25), "5 scales"),
+    Cell("ResNet-101", v1_imagenet(101), Value(19.87, 4.60), "5 scales"),
+    Cell("ResNet-152", v1_imagenet(152), Value(19.38, 4.49), "5 scales"),
+)
 
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
@@ -214,5 +226,12 @@ EXPERIMENTS: dict[str, Experiment] = {
         Experiment("plain-imagenet", "v1 Table 2", "plain against residual nets of 18 and 34 layers", _PLAIN_IMAGENET),
         Experiment("options", "v1 Table 3", "options A, B and C of ResNet-34", _OPTIONS),
         Experiment("depth", "v1 Table 3", "34 to 152 layers on ImageNet by ten crops", _DEPTH),
+        Experiment("single-model", "v1 Table 4", "34 to 152 layers on ImageNet by whole pictures", _SINGLE),
     )
 }
+
+
+def protocols_of(row: Row) -> tuple[str, ...]:
+    """The ways in which any cell wants a row to be tested: it is trained once for all of them. None on CIFAR."""
+    wanted = {cell.test for experiment in EXPERIMENTS.values() for cell in experiment.cells if cell.row == row}
+    return tuple(test for test in TESTS if test in wanted)

@@ -8,7 +8,7 @@ from typing import Any
 from resnets.errors import one_of
 
 CLASSES = {"cifar10": 10, "cifar100": 100, "imagenet": 1000}
-PAPER_BATCH = 128
+PAPER_BATCH = 128  # on CIFAR; on ImageNet twice that
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,7 @@ class Scale:
     thinner: int = 1  # filters are divided by this
     seeds: int | None = None
     tested: int | None = None  # test images
+    classes: int | None = None  # of ImageNet's
     recipe: tuple[tuple[str, Any], ...] = ()  # further fields, as they are
 
 
@@ -32,7 +33,8 @@ class Budget:
     text: str
     seeds: int
     scales: tuple[Scale, ...]  # the first that reaches a row's depth is taken
-    data: str | None = None  # instead of each row's own
+    imagenet: Scale  # of all rows on ImageNet
+    data: str | None = None  # instead of CIFAR
     curve: bool = False  # test after every epoch, to draw it
     fails: tuple[tuple[str, float], ...] = ()  # errors above which a run on that data counts as failed
 
@@ -46,25 +48,28 @@ BUDGETS: dict[str, Budget] = {
     for budget in (
         Budget(
             "paper",
-            "the papers' protocol: 64,000 iterations, five runs, their median",
+            "the papers' protocol: on CIFAR 64,000 iterations, five runs, their median; on ImageNet 90 epochs, one run",
             seeds=5,
             scales=(Scale(),),
+            imagenet=Scale(seeds=1),
             curve=True,
             fails=(("cifar10", 20.0),),
         ),
         Budget(
             "day",
-            "about a day a table on two cores: a tenth of the schedule, images of 16x16",
+            "about a day a table on two cores: a tenth of the schedule, images of 16x16; 100 classes of ImageNet",
             seeds=2,
             scales=(
                 Scale(layers=164, iterations=6400, side=16, recipe=(("warmup", "400it"),)),
                 Scale(iterations=1600, batch=64, side=16, seeds=1, recipe=(("warmup", "160it"), ("milestones", ""))),
             ),
+            imagenet=Scale(iterations=3000, batch=32, side=64, thinner=2, classes=100),
             curve=True,
         ),
         Budget(
             "hour",
-            "about an hour a table on two cores: 1,000 iterations of batch 32, images of 16x16, half the filters",
+            "about an hour a table on two cores: 1,000 iterations of batch 32, images of 16x16, half the filters; "
+            "20 classes of ImageNet",
             seeds=2,
             scales=(  # docs/decisions/0007-hour-budget.md
                 Scale(layers=164, iterations=1000, batch=32, side=16, thinner=2, recipe=(("warmup", "100it"),)),
@@ -73,12 +78,14 @@ BUDGETS: dict[str, Budget] = {
                     recipe=(("warmup", "30it"), ("milestones", "")),
                 ),
             ),
+            imagenet=Scale(iterations=800, batch=16, side=64, thinner=4, classes=20),
         ),
         Budget(
             "smoke",
-            "seconds: a few units, a few iterations, procedural images; shows that it runs and nothing else",
+            "seconds: a few units, a few iterations, procedural images for CIFAR; shows that it runs and nothing else",
             seeds=2,
             scales=(Scale(iterations=8, batch=32, side=16, units=1, thinner=2),),
+            imagenet=Scale(iterations=8, batch=4, side=64, units=1, thinner=4),
             data="synthetic:256",
         ),
     )

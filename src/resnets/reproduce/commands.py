@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from resnets.errors import UserError
 from resnets.paper import comparison
@@ -15,7 +16,7 @@ from resnets.paper.tables import EXPERIMENTS
 from resnets.report import responses
 from resnets.reproduce import results
 from resnets.reproduce.budgets import BUDGETS, budget_of
-from resnets.reproduce.plan import Job, Plan, experiments_of, plan, rows_of
+from resnets.reproduce.plan import Job, Plan, experiments_of, imagenet_in, plan, rows_of
 from resnets.text import clock, print_table
 
 
@@ -36,13 +37,15 @@ def reproduce_command(
     out: str,
     results_folder: str,
     data_dir: str | None,
+    imagenet: str | None,
     device: str,
     engine: str,
     memory: str,
     dry_run: bool,
 ) -> None:
     experiments = experiments_of(names)
-    planned = plan(rows_of(experiments, rows, shard), budget_of(budget), seeds)
+    pictures = imagenet_in(imagenet) if imagenet is not None else None
+    planned = plan(rows_of(experiments, rows, shard), budget_of(budget), seeds, pictures)
     folder = Path(results_folder)
     fitting = _priced(planned, folder, device, memory, engine)
     if dry_run:
@@ -71,7 +74,8 @@ def _priced(planned: Plan, folder: Path, *how: str) -> dict[Job, float]:
         runs = f"{len(left[job])} of {len(job.seeds)}"
         if job in prices:
             cost = prices[job]
-            taken = [clock(cost.seconds * len(left[job])), f"{cost.memory >> 20:,} MiB", cost.mode]
+            foretold = clock(cost.seconds * len(left[job])) if cost.fits else ""
+            taken = [foretold, f"{cost.memory >> 20:,} MiB", cost.mode]
         else:
             taken = ["finished", "", ""]
         besides = ", ".join(word for word in job.scaled if word not in told)
@@ -80,8 +84,9 @@ def _priced(planned: Plan, folder: Path, *how: str) -> dict[Job, float]:
     if cells:
         print(f"Budget {planned.jobs[0].budget.name}; scaled in all rows: {', '.join(told) or 'nothing'}.")
         print_table(header, cells, right=header[1:6])
-    for row, why in planned.waiting:
-        print(f"{row.name} waits for {why}.")
+    if planned.waiting:
+        names = ", ".join(row.name for row in planned.waiting)
+        print(f"Waiting for ImageNet, a folder with train and val that --imagenet DIR names: {names}.")
     for job, cost in prices.items():
         if not cost.fits:
             print(f"{job.row.name} does not fit into memory and is left out; it would with {cost.advice}.")
@@ -94,7 +99,7 @@ def _priced(planned: Plan, folder: Path, *how: str) -> dict[Job, float]:
 # --- run --------------------------------------------------------------------------------------
 
 
-def _run(jobs: dict[Job, float], folder: Path, out: Path, data_dir: str | None, **how: str) -> None:
+def _run(jobs: dict[Job, float], folder: Path, out: Path, data_dir: str | None, **how: Any) -> None:
     if not jobs:
         return
     from resnets.reproduce.running import Sources, run_seed  # imports torch
@@ -110,7 +115,9 @@ def _run(jobs: dict[Job, float], folder: Path, out: Path, data_dir: str | None, 
             print(f"took {clock(time.monotonic() - began)}; foretold for a whole run: {clock(foretold)}", flush=True)
         path = results.path_of(folder, job)
         found = read(path.parent)[job.row.name]
-        print(f"{comparison.error_text(found)} % {job.row.split} error of {len(found.runs)} runs: {path}", flush=True)
+        for one in map(found.by, found.tests):
+            what = f"{job.row.split} error" + f", {one.test}," * bool(one.test)
+            print(f"{comparison.error_text(one)} % {what} of {len(one.runs)} runs: {path}", flush=True)
 
 
 # --- compare and judge ------------------------------------------------------------------------

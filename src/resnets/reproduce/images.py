@@ -11,14 +11,20 @@ import torch
 from torch.nn import functional
 
 from resnets.data import load
+from resnets.data.folder import Folder
 from resnets.data.images import Images
 from resnets.reproduce.plan import Source
 
 _AT_ONCE = 5000  # images to scale
 
 
-def images_of(source: Source, folder: str | Path | None = None) -> Images:
-    """Training and test images at a source's side, so that the net is tested on what it was trained on."""
+def images_of(source: Source, folder: str | Path | None = None) -> Images | Folder:
+    """Training and test images at a source's side, so that the net is tested on what it was trained on.
+
+    ImageNet's become smaller when they are read; `folder` is one to look for CIFAR in.
+    """
+    if source.folder:
+        return source.folder
     images = load(source.name, folder)
     if source.side and source.side != images.train_images.shape[-1]:
         images = smaller(images, source.side)

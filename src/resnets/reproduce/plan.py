@@ -7,17 +7,20 @@ import fnmatch
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
+from resnets.data.folder import IMAGENET_CLASSES, Folder, open_folder
 from resnets.errors import UserError, one_of
 from resnets.paper.rows import Experiment, Row
-from resnets.paper.tables import EXPERIMENTS
+from resnets.paper.tables import EXPERIMENTS, protocols_of
 from resnets.reproduce.budgets import CLASSES, PAPER_BATCH, Budget, Scale
 from resnets.spec import Spec
 from resnets.training.recipe import RECIPES, Recipe, iterations
 from resnets.zoo import spec_of
 
 CIFAR_IMAGES, CIFAR_TESTED, CIFAR_SIDE = 50_000, 10_000, 32
+IMAGENET_IMAGES, IMAGENET_TESTED, IMAGENET_SIDE = 1_281_167, 50_000, 224
 
 
 @dataclass(frozen=True)
@@ -27,14 +30,17 @@ class Source:
     name: str
     side: int | None = None
     tested: int | None = None
+    folder: Folder | None = None  # of ImageNet, with the classes that are taken
 
     @property
     def images(self) -> int:
         """How many there are to train on."""
-        return int(self.name.partition(":")[2] or CIFAR_IMAGES)
+        return len(self.folder.train) if self.folder else int(self.name.partition(":")[2] or CIFAR_IMAGES)
 
     @property
     def test_images(self) -> int:
+        if self.folder:
+            return len(self.folder.test or ())
         return self.tested or (self.images // 4 if ":" in self.name else CIFAR_TESTED)
 
 
@@ -56,7 +62,12 @@ class Job:
 
     @property
     def side(self) -> int:
-        return self.source.side or CIFAR_SIDE
+        return self.source.side or self.spec.input_size
+
+    @property
+    def tests(self) -> tuple[str, ...]:
+        """The ways in which the tables want a net for ImageNet to be tested."""
+        return protocols_of(self.row)
 
     @property
     def limit(self) -> float:
@@ -66,7 +77,7 @@ class Job:
 @dataclass(frozen=True)
 class Plan:
     jobs: tuple[Job, ...]
-    waiting: tuple[tuple[Row, str], ...]  # rows that cannot be run yet, and what they wait for
+    waiting: tuple[Row, ...]  # rows on ImageNet, where it was not given
 
 
 # --- which rows -------------------------------------------------------------------------------
@@ -106,36 +117,49 @@ def _shard(text: str) -> tuple[int, int]:
 # --- what a budget makes of a row -------------------------------------------------------------
 
 
-def plan(rows: Iterable[Row], budget: Budget, seeds: int | None = None) -> Plan:
+def imagenet_in(path: str) -> Folder:
+    """ImageNet's training and test images. They are the same wherever they lie, so the path is no part of a run."""
+    folder = open_folder(path, imagenet=True)
+    if folder.test is None:
+        raise UserError(f"{path} must have the folders train and val, as `resnets data prepare imagenet` makes them.")
+    return dataclasses.replace(folder, name="imagenet")
+
+
+def plan(rows: Iterable[Row], budget: Budget, seeds: int | None = None, imagenet: Folder | None = None) -> Plan:
     """Jobs for the rows that can be run; `seeds` overrides how many runs each has."""
     if seeds is not None and seeds < 1:
         raise UserError(f"--seeds must be at least 1, not {seeds}.")
     jobs, waiting = [], []
     for row in rows:
-        if row.data == "imagenet":  # weeks on eight devices, and no small form of it would say anything
-            waiting.append((row, f"you: {_command(row)}"))
+        if row.data == "imagenet" and imagenet is None:
+            waiting.append(row)
         else:
-            jobs.append(job(row, budget, seeds))
+            jobs.append(job(row, budget, seeds, imagenet))
     return Plan(tuple(jobs), tuple(waiting))
 
 
-def _command(row: Row) -> str:
-    """The command that trains a row."""
-    changes = "".join(f" --{field.replace('_', '-')} {value}" for field, value in row.changes)
-    return f"resnets train {row.network}{changes} --data {row.data}:DIR --recipe {row.recipe}"
-
-
-def job(row: Row, budget: Budget, seeds: int | None = None) -> Job:
+def job(row: Row, budget: Budget, seeds: int | None = None, imagenet: Folder | None = None) -> Job:
     paper = spec_of(row.network, **dict(row.changes), num_classes=CLASSES[row.data])
-    scale = next(s for s in budget.scales if s.layers is None or paper.depth <= s.layers)
-    source = Source(budget.data or row.data, scale.side, scale.tested)
-    spec = _network(paper, scale)
-    if budget.data:
-        spec = dataclasses.replace(spec, num_classes=CLASSES["cifar10"])  # as procedural images have
+    if row.data == "imagenet":
+        assert imagenet is not None
+        scale = budget.imagenet
+        folder = _some_classes(imagenet, scale.classes) if scale.classes else imagenet
+        source = Source(row.data, scale.side, folder=folder)
+        classes = folder.num_classes
+    else:
+        scale = next(s for s in budget.scales if s.layers is None or paper.depth <= s.layers)
+        source = Source(budget.data or row.data, scale.side, scale.tested)
+        classes = CLASSES["cifar10" if budget.data else row.data]  # procedural images have as many as CIFAR-10
+    spec = dataclasses.replace(_network(paper, scale), num_classes=classes)
     recipe = _recipe(row, scale, source, budget)
     count = seeds or scale.seeds or budget.seeds
     scaled = (*_differences(row, source), *_smaller(paper, spec), *_shorter(RECIPES[row.recipe], recipe))
     return Job(row, budget, spec, recipe, source, tuple(range(count)), scaled)
+
+
+@lru_cache  # one folder for all rows
+def _some_classes(folder: Folder, count: int) -> Folder:
+    return folder.some_classes(count)
 
 
 def _network(paper: Spec, scale: Scale) -> Spec:
@@ -145,22 +169,22 @@ def _network(paper: Spec, scale: Scale) -> Spec:
 
 def _recipe(row: Row, scale: Scale, source: Source, budget: Budget) -> Recipe:
     base = RECIPES[row.recipe]
-    validation = row.validation * source.images // CIFAR_IMAGES
-    if scale == Scale() and source.name == row.data:
-        return dataclasses.replace(base, validation=validation)
+    theirs = dataclasses.replace(base, validation=row.validation * source.images // CIFAR_IMAGES)
     batch = (scale.batch or PAPER_BATCH) / PAPER_BATCH
     short = dataclasses.replace(
-        base,
-        name=f"{base.name}-{budget.name}",
+        theirs,
         batch=round(base.batch * batch),
         lr=base.lr * batch,  # as steps of smaller batches are more, and noisier
         micro_batch=round(base.micro_batch * batch),
-        pad=round(base.pad * (scale.side or CIFAR_SIDE) / CIFAR_SIDE),
-        validation=validation,
     )
+    if scale.side and source.folder:
+        short = dataclasses.replace(short, side=scale.side)  # what is drawn from is in proportion
+    elif scale.side:
+        short = dataclasses.replace(short, pad=round(base.pad * scale.side / CIFAR_SIDE))
     if scale.iterations:
         short = dataclasses.replace(short, **_shortened(base, scale.iterations))
-    return dataclasses.replace(short, **dict(scale.recipe))
+    short = dataclasses.replace(short, **dict(scale.recipe))
+    return theirs if short == theirs else dataclasses.replace(short, name=f"{base.name}-{budget.name}")
 
 
 def _shortened(base: Recipe, steps: int) -> dict[str, Any]:
@@ -181,10 +205,24 @@ def _shortened(base: Recipe, steps: int) -> dict[str, Any]:
 def _differences(row: Row, source: Source) -> Iterable[str]:
     if source.name != row.data:
         yield f"{source.name} for {row.data}"
-    if source.side:
+    if source.folder:
+        yield from _less_of_imagenet(source)
+    elif source.side:
         yield f"images {source.side}x{source.side}"
     if source.tested:
         yield f"{source.tested:,} test images"
+
+
+def _less_of_imagenet(source: Source) -> Iterable[str]:
+    assert source.folder is not None
+    if source.folder.num_classes != IMAGENET_CLASSES:
+        yield f"{source.folder.num_classes} of {IMAGENET_CLASSES} classes"
+    if source.images != IMAGENET_IMAGES:
+        yield f"{source.images:,} of {IMAGENET_IMAGES:,} training images"
+    if source.test_images != IMAGENET_TESTED:
+        yield f"{source.test_images:,} of {IMAGENET_TESTED:,} test images"
+    if source.side:
+        yield f"crops of {source.side} for {IMAGENET_SIDE}, others in proportion"
 
 
 def _smaller(paper: Spec, spec: Spec) -> Iterable[str]:

@@ -3,31 +3,42 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import time
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
+import numpy as np
+import torch
+
+from resnets.data.files import Files
 from resnets.data.images import Images
+from resnets.data.loading import Views, pieces, usual_workers
 from resnets.data.synthetic import synthetic
+from resnets.data.views import View
 from resnets.engine.available import available
 from resnets.engine.device import choose
 from resnets.engine.memory import fastest, forecast
 from resnets.reproduce.images import smaller
 from resnets.reproduce.plan import CIFAR_SIDE, Job
+from resnets.reproduce.protocols import cost
 from resnets.spec import Spec
 from resnets.training import mode
+from resnets.training.feed import views_of
 from resnets.training.loop import Trainer
 from resnets.training.recipe import Recipe
 
 _SHORT, _LONG = 1, 6  # units in each stage; the time of a step is a straight line in their number
 _TIMED = 5  # steps
+_PIXELS = 2**20  # in a batch of these; of larger images fewer, as a step is a straight line in their number too
+_READ = 32  # images in files
 _TESTING = 1 / 3  # of a training step, for as many images
 
 
 @dataclass(frozen=True)
 class Price:
-    seconds: float  # of one run
+    seconds: float  # of one run; not measured where it does not fit
     memory: int  # bytes that it takes
     mode: str  # of memory
     fits: bool
@@ -44,11 +55,37 @@ def price(job: Job, device: str = "auto", memory: str = "auto", engine: str = "a
     room = available(place)
     best = fastest(spec, batch, job.side, room, place.type)
     chosen = best if memory == "auto" else forecast(spec, batch, job.side, memory, device=place.type)
-    step = step_seconds(spec, job.recipe, job.side, device=str(place), memory=chosen.mode, engine=engine)
-    tests = 1 + (job.steps * job.recipe.batch // job.source.images if job.budget.curve else 0)
-    seconds = step * (job.steps + _TESTING * tests * job.source.test_images / job.recipe.batch)
     advice = f"--memory {best.mode}" if best.fits(room) else "a machine with more memory"
+    seconds = 0.0
+    if chosen.fits(room):
+        step = step_seconds(spec, job.recipe, job.side, device=str(place), memory=chosen.mode, engine=engine)
+        seconds = _with_tests(job, place, step)
     return Price(seconds, chosen.added, chosen.mode, chosen.fits(room), advice)
+
+
+def _with_tests(job: Job, device: torch.device, step: float) -> float:
+    """Seconds of a run, from those of a step: reading from files and testing come on top."""
+    tests = 1 + (job.steps * job.recipe.batch // job.source.images if job.budget.curve else 0)
+    pixels, images = tests + sum(map(cost, job.tests)), job.source.test_images
+    seconds = step * (job.steps + _TESTING * pixels * images / job.recipe.batch)
+    if (folder := job.source.folder) is None:
+        return seconds
+    training, middle = views_of(job.recipe, job.side)
+    read = reading(folder.train, training) * job.steps * job.recipe.batch
+    read += reading(folder.test or folder.train, middle) * (tests + len(job.tests)) * images
+    if device.type == "cpu":  # where it takes the cores from the training
+        return seconds + read / (os.cpu_count() or 1)
+    return max(seconds, read / usual_workers(device))
+
+
+@lru_cache
+def reading(files: Files, view: View) -> float:
+    """Seconds of one core to read an image, of a few all over the files."""
+    index = np.arange(0, len(files), -(-len(files) // _READ))
+    views, began = Views(view, 0), time.process_time()
+    for wanted in pieces(files, [(0, index)]):
+        views[wanted]
+    return (time.process_time() - began) / len(index)
 
 
 def alike(spec: Spec) -> Spec:
@@ -61,16 +98,19 @@ def step_seconds(spec: Spec, recipe: Recipe, side: int, **how: str) -> float:
 
     How busy the machine is changes from one measurement to the next and would tilt the line, so it enters as a factor.
     """
+    batch = min(recipe.batch, max(1, _PIXELS // side**2))
     kind = dataclasses.replace(
-        recipe, name="", length="9it", warmup="0it", milestones="", validation=0, micro_batch=0, sizes=""
-    )
+        recipe, name="", length="9it", batch=batch, micro_batch=0, warmup="0it", milestones="", validation=0, sizes="",
+        augment="pad", side=0, jitter=0.0, lighting=0.0,
+    )  # fmt: skip
+    larger = recipe.batch / batch
     if max(spec.blocks) <= _LONG:
-        return _measured(spec, kind, side, **how).wall
+        return _measured(spec, kind, side, **how).wall * larger
     short, long = (dataclasses.replace(spec, blocks=(n,) * len(spec.blocks)) for n in (_SHORT, _LONG))
     few, many = (_measured(net, kind, side, **how) for net in (short, long))
     a_unit = max(0.0, many.work - few.work) / (sum(long.blocks) - sum(short.blocks))
     work = few.work + a_unit * (sum(spec.blocks) - sum(short.blocks))
-    return work * (few.wall + many.wall) / (few.work + many.work)
+    return work * (few.wall + many.wall) / (few.work + many.work) * larger
 
 
 class Step(NamedTuple):

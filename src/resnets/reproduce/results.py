@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,9 @@ def known(folder: Path, job: Job) -> dict[str, Any] | None:
     try:
         found = json.loads(path_of(folder, job).read_text())
         same = found["network"] == job.spec.to_dict() and found["recipe"] == job.recipe.to_dict()
-        return found if same and found["scaled"] == list(job.scaled) else None
+        same = same and found["scaled"] == list(job.scaled) and found.get("tests", []) == list(job.tests)
+        pictures = job.source.folder
+        return found if same and (pictures is None or found["data"]["digest"] == pictures.digest) else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -42,12 +45,10 @@ def seeds_done(folder: Path, job: Job) -> set[int]:
     return {run["seed"] for run in found["runs"]} if found else set()
 
 
-def add(folder: Path, job: Job, run: Run, signal: dict[str, list[float]] | None) -> Path:
-    """Put a run that has ended beside those of the other seeds."""
+def add(folder: Path, job: Job, run: Run, **measured: Any) -> Path:
+    """Put a run that has ended, and what was measured of it, beside those of the other seeds."""
     collected = report.collect([run])
-    entry = {**collected.pop("runs")[0], "steps": job.steps}
-    if signal is not None:
-        entry["signal"] = signal
+    entry = {**collected.pop("runs")[0], "steps": job.steps, **measured}
     others = (known(folder, job) or {"runs": []})["runs"]
     runs = sorted([*(r for r in others if r["seed"] != entry["seed"]), entry], key=lambda r: r["seed"])
     result = {
@@ -55,8 +56,9 @@ def add(folder: Path, job: Job, run: Run, signal: dict[str, list[float]] | None)
         "budget": job.budget.name,
         "scaled": list(job.scaled),
         "fails_above": job.limit,
+        **({"tests": list(job.tests)} if job.tests else {}),
         **collected,
-        "summary": _summary(runs, job.row.split),
+        "summary": _summary(runs, job),
         "runs": runs,
     }
     path = path_of(folder, job)
@@ -66,10 +68,20 @@ def add(folder: Path, job: Job, run: Run, signal: dict[str, list[float]] | None)
     return path
 
 
-def _summary(runs: list[dict[str, Any]], split: str) -> dict[str, Any]:
-    errors = tuple(run["result"][split]["error"] for run in runs if split in run["result"])
-    summary: dict[str, Any] = {"runs": len(runs), "diverged": len(runs) - len(errors)}
-    if errors:
-        told = Summary(errors)
-        summary[split] = {"median": told.median, "mean": told.mean, "std": told.std}
+def _summary(runs: list[dict[str, Any]], job: Job) -> dict[str, Any]:
+    """Median, mean and deviation of the errors; on ImageNet for each test, top-1 and top-5."""
+    ended = [run for run in runs if "failed" not in run["result"]]
+    summary: dict[str, Any] = {"runs": len(runs), "diverged": len(runs) - len(ended)}
+    if not ended:
+        return summary
+    if not job.tests:
+        return {**summary, job.row.split: _spread(run["result"][job.row.split] for run in ended)}
+    for test in job.tests:
+        top1 = [run["tests"][test] for run in ended]
+        summary[test] = {"top1": _spread(top1), "top5": _spread(score["top5"] for score in top1)}
     return summary
+
+
+def _spread(scores: Iterable[dict[str, Any]]) -> dict[str, float]:
+    told = Summary(tuple(score["error"] for score in scores))
+    return {"median": told.median, "mean": told.mean, "std": told.std}

@@ -69,8 +69,9 @@ def _sort(gathered: Gathered, path: Path, data: Any) -> bool:
         return False
     if "row" in data:
         one = outcome(data)
-        for metric in METRICS:
-            one.values(metric)
+        for test in one.tests:
+            for metric in METRICS:
+                one.by(test).values(metric)
         key = one.budget, one.row
         if key in gathered.files:
             raise UserError(f"{path} and {gathered.files[key]} are of the same row and budget; leave one of them out.")

@@ -32,7 +32,7 @@ def box(title: str, path: Path, result: dict[str, Any]) -> Html:
         ("recipe", _words(result["recipe"])),
     ]
     runs = result["runs"]
-    facts.append(("errors", "; ".join(f"seed {run['seed']}: {_error(run['result'])}" for run in runs)))
+    facts.append(("errors", "; ".join(f"seed {run['seed']}: {_errors(run)}" for run in runs)))
     for key in KEYS:
         facts.append((key, _by_seed(key, runs)))
     rows = join(join([tag("dt", key), tag("dd", value)]) for key, value in facts)
@@ -46,12 +46,20 @@ def _id(title: str) -> str:
     return "from-" + re.sub(r"[^A-Za-z0-9_.-]", "_", title)
 
 
-def _error(result: dict[str, Any]) -> str:
-    """`64.60 % of 10,000 test images (95 %: 63.66 to 65.53)`."""
+def _errors(run: dict[str, Any]) -> str:
+    """The error; on ImageNet one for each way in which it was tested."""
+    result = run["result"]
     if "failed" in result:
         return result["failed"]
+    if "tests" in run:
+        each = run["tests"].items()
+        return ", ".join(f"{test}: {_error(f, 'test')}, top-5 {f['top5']['error']:.2f} %" for test, f in each)
     split = "test" if "test" in result else "validation"
-    found = result[split]
+    return _error(result[split], split)
+
+
+def _error(found: dict[str, Any], split: str) -> str:
+    """`64.60 % test error of 10,000 images (95 %: 63.66 to 65.53)`."""
     text = f"{found['error']:.2f} % {split} error"
     if "images" in found and "interval" in found:
         low, high = found["interval"]

@@ -58,8 +58,9 @@ def section(experiment: Experiment, gathered: Gathered) -> Html:
         if _there(experiment, gathered, budget)
     ]  # fmt: skip
     if not notes:
-        does = "tells how to train" if all(row.data == "imagenet" for row in experiment.rows) else "runs"
-        notes = [tag("li", "Missing: ", tag("code", f"resnets reproduce {experiment.name}"), f" {does} these rows.")]
+        flag = " --imagenet DIR" if any(row.data == "imagenet" for row in experiment.rows) else ""
+        command = tag("code", f"resnets reproduce {experiment.name}{flag}")
+        notes = [tag("li", "Missing: ", command, " runs these rows.")]
     return tag(
         "section",
         tag("h3", f"{experiment.where}: {experiment.title}"),
