@@ -8,6 +8,7 @@ gradient leaves a convolution, BN's formula where it enters the next.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, NamedTuple
 
 import torch
@@ -104,7 +105,7 @@ class _Run(torch.autograd.Function):
         kernels, steps = branch.kernels, branch.steps
         saved = list(ctx.saved_tensors)  # asked for once, as checkpointing wants it
         maps, weights, rest = saved[: ctx.maps], saved[-len(steps) :], iter(saved[ctx.maps :])
-        norms = [Normalized(next(rest), next(rest)) if bn is not None else None for bn in branch.norms]
+        norms = [Normalized(*islice(rest, 4)) if bn is not None else None for bn in branch.norms]
         whole = grad.contiguous(memory_format=_LAST)  # what goes to h
         gradient = Source(RAW, whole)
         of_norms: list[Tensor] = []

@@ -48,7 +48,7 @@ def _at(tensor: Tensor | None) -> int | None:
     return None if tensor is None else tensor.data_ptr()
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)  # and not frozen, which would cost more than some kernels
 class Source:
     """How a map comes in: x; max(a x + d, 0); a x + b (z - c) + d; max(x, 0); a x + d. a to d: of each channel."""
 
@@ -68,7 +68,7 @@ class Source:
         return _Source(self.way, _at(self.x), _at(self.z), _at(self.a), _at(self.b), _at(self.c), _at(self.d))
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Sink:
     """How a result v goes out: v; v + add; max(v + add, 0); v where a m + d > 0. Sums: of y and y (q - c)."""
 
@@ -83,22 +83,12 @@ class Sink:
 
 
 class Normalized(NamedTuple):
-    """BN's statistics of a batch, and BN as a x + d, of each channel."""
+    """BN's statistics of a batch, and BN as a x + d, of each channel; c, a and d lie in one piece of memory."""
 
     exact: Tensor  # the mean and the inverse of the deviation, in float64
-    rounded: Tensor  # the mean, a and d
-
-    @property
-    def c(self) -> Tensor:
-        return self.rounded[0]
-
-    @property
-    def a(self) -> Tensor:
-        return self.rounded[1]
-
-    @property
-    def d(self) -> Tensor:
-        return self.rounded[2]
+    c: Tensor  # the mean, rounded
+    a: Tensor
+    d: Tensor
 
 
 class Kernels:
@@ -159,9 +149,9 @@ class Kernels:
         assert bn.num_batches_tracked is not None
         bn.num_batches_tracked.add_(1)
         channels = bn.num_features
-        made = Normalized(torch.empty(2, channels, dtype=torch.float64), torch.empty(3, channels))
+        made = Normalized(torch.empty(2, channels, dtype=torch.float64), *torch.empty(3, channels).unbind())
         norm = _norm(bn, pixels, running=True)
-        self._library.norm_forward(ctypes.byref(norm), *map(_pointer, (sums, *made)))
+        self._library.norm_forward(ctypes.byref(norm), *map(_pointer, (sums, made.exact, made.c)))
         return made
 
     def norm_backward(self, bn: nn.BatchNorm2d, known: Normalized, sums: Tensor, pixels: int) -> Iterable[Tensor]:
