@@ -18,6 +18,7 @@ from safetensors.torch import save_file
 
 import resnets
 from resnets import cli
+from resnets.cli import options
 from resnets.describe import commands
 from resnets.spec import ORDERS, RESIZES, SHORTCUTS, Spec
 from resnets.zoo import NETWORKS
@@ -222,8 +223,8 @@ def test_every_field_of_a_spec_has_an_option(run) -> None:
 )
 def test_network_changes(argv: list[str], changes: dict[str, object]) -> None:
     parser = argparse.ArgumentParser()
-    cli.add_network_options(parser)
-    assert cli.network_changes(parser.parse_args(argv)) == changes
+    options.network_options(parser)
+    assert options.network_changes(parser.parse_args(argv)) == changes
 
 
 # --- weights ----------------------------------------------------------------------------------

@@ -1,0 +1,96 @@
+"""The command line: parses and dispatches, and tells a user's mistake in one line.
+
+A subcommand is a function that adds its parser to `commands` and sets `run`, which imports its handler when it
+is called, so that `resnets --help` imports neither torch nor rich. `COMMANDS` has them in the order of the help.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from collections.abc import Sequence
+
+from resnets import __version__
+from resnets.cli import data, networks, papers, training, weights
+from resnets.cli.parser import Parser
+from resnets.errors import UserError, one_of
+
+COMMANDS = (
+    networks.models,
+    networks.info,
+    training.train,
+    weights.evaluate,
+    weights.predict,
+    weights.bring_in,
+    weights.export,
+    papers.analyze,
+    training.runs,
+    training.plot,
+    training.results,
+    papers.reproduce,
+    papers.report,
+    data.data,
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; its exit code is 0, 1 if a part could not be done, 2 after a user's mistake, 130 after Ctrl-C,
+    141 into a closed pipe."""
+    try:
+        code = _dispatch(sys.argv[1:] if argv is None else list(argv))
+        sys.stdout.flush()  # here, where a closed pipe can still be caught
+        return code
+    except UserError as error:
+        return _fail(str(error))
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        _let_go()
+        return 141
+    except OSError as error:  # a full disk is not a bug either
+        _let_go()
+        return _fail(f"{error}.")
+
+
+def _dispatch(argv: list[str]) -> int:
+    parser = Parser(prog="resnets", description="Deep residual networks of both papers.")
+    parser.add_argument("--version", action="version", version=f"resnets {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=Parser)
+    for add in COMMANDS:
+        add(commands)
+    if not argv:
+        parser.print_help(sys.stderr)
+        return 2
+    if not argv[0].startswith("-") and argv[0] not in commands.choices:
+        raise one_of("command", argv[0], commands.choices)
+    try:
+        args, unknown = parser.parse_known_args(argv)
+    except SystemExit:  # after --help and --version
+        return 0
+    if unknown:
+        raise _unexpected(unknown[0], commands.choices.get(argv[0], parser))
+    return args.run(args) or 0
+
+
+def _unexpected(word: str, parser: argparse.ArgumentParser) -> UserError:
+    if word.startswith("-"):
+        known = re.findall(r"--[a-z][a-z-]+", parser.format_help())
+        return one_of("option", word.partition("=")[0], sorted(set(known)))
+    return UserError(f"unexpected argument {word!r} (see {parser.prog} --help)")
+
+
+def _fail(message: str) -> int:
+    from resnets.text import printable
+
+    print("resnets:", printable(" ".join(message.split())), file=sys.stderr)
+    return 2
+
+
+def _let_go() -> None:
+    """Send what nobody takes to nowhere, or Python complains when it flushes at exit."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
