@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import shutil
 
 import numpy as np
 import pytest
@@ -202,12 +203,36 @@ def test_figure_7_shows_what_has_been_measured(tmp_path, run_smoke):
     assert "ResNet, 20 layers (1 run)" in picture.read_text()
     assert "budget smoke, scaled: synthetic:256 for cifar10" in picture.read_text()
 
-    del result["runs"][0]["signal"]["responses"]  # as results were before
-    path.write_text(json.dumps(result))
-    picture.unlink()
-    said = run_smoke("figure7", "--seeds", "1", "--rows", "*20-*").out
+
+def test_what_older_results_lack_is_measured_from_their_weights(tmp_path, run_smoke):
+    """The same numbers, with their own provenance; not from other weights, and not without any."""
+    words = ("figure7", "--seeds", "1", "--rows", "plain20*")
+    run_smoke(*words)
+    path = tmp_path / "results" / "smoke" / "plain20-cifar10.json"
+    whole = json.loads(path.read_text())
+    old = json.loads(path.read_text())
+    del old["runs"][0]["signal"]["responses"]
+    path.write_text(json.dumps(old))
+    said = run_smoke(*words).out
+    assert "0 rows to run" in said
+    assert "plain20-cifar10, seed 0: responses measured from" in said
+    assert "Not measured: plain, 56" in said
+    filled = json.loads(path.read_text())
+    assert {"commit", "command", "began"} <= set(filled["runs"][0].pop("responses_measured"))
+    assert filled == whole
+
+    old["runs"][0]["signal"]["size"][1] *= 1.01
+    path.write_text(json.dumps(old))
+    said = run_smoke(*words, code=2).err
+    assert "final.safetensors is not what" in said
+    assert "the signal is another" in said
+    assert json.loads(path.read_text()) == old
+
+    shutil.rmtree(tmp_path / "runs")
+    said = run_smoke(*words).out
+    assert "0 rows to run" in said
     assert "Not measured: plain, 20 layers; plain, 56" in said
-    assert "plain, 20 layers" not in picture.read_text()
+    assert json.loads(path.read_text()) == old
 
 
 def test_rows_that_cost_the_same_are_priced_once():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from resnets.cli.options import data_options, device_option, network_changes, network_options
+from resnets.cli.options import bad_images_option, data_options, device_option, network_changes, network_options
 from resnets.cli.parser import positive
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ def reproduce(commands: Commands) -> None:
     parser.add_argument("--results", default="results", help="folder of the results (results)", metavar="DIR")
     parser.add_argument("--data-dir", help="a folder to look for CIFAR in", metavar="DIR")
     parser.add_argument("--imagenet", help="ImageNet's folder, with train and val; its rows wait for it", metavar="DIR")
+    bad_images_option(parser)
     device_option(parser)
     parser.add_argument("--engine", default="auto", help="auto, or plain: PyTorch as it is (auto)", metavar="ENGINE")
     parser.add_argument("--memory", default="auto", help="fast, lean, min (auto: the first that fits)", metavar="MODE")
@@ -80,8 +81,8 @@ def reproduce(commands: Commands) -> None:
         if args.list:
             list_command()
             return
-        given = ("budget", "seeds", "rows", "shard", "out", "data_dir", "imagenet", "device", "engine", "memory")
-        options = {name: getattr(args, name) for name in (*given, "dry_run")}
+        given = ("budget", "seeds", "rows", "shard", "out", "data_dir", "imagenet", "bad_images", "device")
+        options = {name: getattr(args, name) for name in (*given, "engine", "memory", "dry_run")}
         reproduce_command(args.names, results_folder=args.results, **options)
 
     parser.set_defaults(run=run)

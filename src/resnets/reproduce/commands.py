@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from resnets.data.bad import require_policy
 from resnets.errors import UserError
 from resnets.paper import comparison
 from resnets.paper.observations import OBSERVATIONS, verdict
@@ -38,19 +40,22 @@ def reproduce_command(
     results_folder: str,
     data_dir: str | None,
     imagenet: str | None,
+    bad_images: str,
     device: str,
     engine: str,
     memory: str,
     dry_run: bool,
 ) -> None:
     experiments = experiments_of(names)
+    require_policy(bad_images)
     pictures = imagenet_in(imagenet) if imagenet is not None else None
     planned = plan(rows_of(experiments, rows, shard), budget_of(budget), seeds, pictures)
     folder = Path(results_folder)
     fitting = _priced(planned, folder, device, memory, engine)
     if dry_run:
         return
-    _run(fitting, folder, Path(out), data_dir, device=device, memory=memory, engine=engine)
+    _run(fitting, folder, Path(out), data_dir, device=device, memory=memory, engine=engine, bad_images=bad_images)
+    _measure_later(planned.jobs, folder, Path(out), data_dir)
     found = read(folder / budget)
     compare(experiments, found, budget)
     if EXPERIMENTS["figure7"] in experiments:
@@ -120,6 +125,19 @@ def _run(jobs: dict[Job, float], folder: Path, out: Path, data_dir: str | None, 
             print(f"{comparison.error_text(one)} % {what} of {len(one.runs)} runs: {path}", flush=True)
 
 
+def _measure_later(jobs: Iterable[Job], folder: Path, out: Path, data_dir: str | None) -> None:
+    """What older results lack, from the weights of their runs where these are still there."""
+    lacking = [(job, seed, run) for job in jobs for seed, run in results.lacking(folder, job, out)]
+    if not lacking:
+        return
+    from resnets.reproduce.running import Sources, measure_later  # imports torch
+
+    sources = Sources(data_dir)
+    for job, seed, run in lacking:
+        measure_later(job, seed, run, sources[job], folder)
+        print(f"{job.row.name}, seed {seed}: responses measured from {run.weights}", flush=True)
+
+
 # --- compare and judge ------------------------------------------------------------------------
 
 
@@ -148,7 +166,8 @@ def _responses(figure: Experiment, found: dict[str, Outcome], path: Path) -> Non
     )
     print_table(responses.HEADER, cells, responses.HEADER[1:])
     if missing:
-        print(f"Not measured: {'; '.join(missing)}. A row whose result is older is measured if it is run anew.")
+        print(f"Not measured: {'; '.join(missing)}. They have not been run, or were before responses were measured and")
+        print("have left no weights in --out.")
     if cells:
         try:
             print(responses.draw(figure, found, path))

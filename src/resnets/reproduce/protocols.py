@@ -15,7 +15,7 @@ from resnets.evaluate.members import Member
 from resnets.evaluate.protocol import assess
 from resnets.evaluate.subject import normalization, subject
 from resnets.evaluate.views import Crop, MultiScale, TenCrop, Views
-from resnets.reproduce.plan import IMAGENET_SIDE
+from resnets.reproduce.plan import IMAGENET_SIDE, Job
 from resnets.runs import Run
 
 PROTOCOLS: dict[str, Views] = {
@@ -48,15 +48,15 @@ def cost(test: str) -> float:
 
 
 def tested(
-    run: Run, folder: Folder, tests: tuple[str, ...], side: int, *, device: str, engine: str, progress: Progress
+    run: Run, folder: Folder, job: Job, device: str, engine: str, *, bad: BadImages, progress: Progress
 ) -> dict[str, dict[str, Any]]:
     """The scores of a finished run, by test: top-1 and top-5 errors on all test pictures."""
     assert folder.test is not None
-    pictures = InFiles(folder.test, folder.channels, BadImages())
+    pictures = InFiles(folder.test, folder.channels, bad)
     place, given, found = choose(device), subject(run.path), {}
     scores, normalize = inference(given.net, engine, place), normalization(given).to(place)
-    for test in tests:
-        member = Member(scores, normalize, views_of(test, side), place)
+    for test in job.tests:
+        member = Member(scores, normalize, views_of(test, job.side), place)
         with progress.task(f"testing by {member.views}", len(pictures)) as advance:
             found[test] = assess([member], pictures, advance=advance).to_dict()
     return found

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from resnets.report import results as report
 from resnets.reproduce.plan import Job
-from resnets.runs import Run, Summary
+from resnets.runs import Identity, Run, Summary, provenance
 
 
 class Failed(Run):
@@ -45,6 +45,31 @@ def seeds_done(folder: Path, job: Job) -> set[int]:
     return {run["seed"] for run in found["runs"]} if found else set()
 
 
+def lacking(folder: Path, job: Job, out: Path) -> Iterator[tuple[int, Run]]:
+    """Seeds whose results are older than the measuring of responses, with their runs where these have weights."""
+    found = known(folder, job) or {"runs": []}
+    for entry in found["runs"]:
+        run = Run(out / Identity.from_dict({**found, "seed": entry["seed"]}).slug)
+        if "signal" in entry and "responses" not in entry["signal"] and run.weights.exists():
+            yield entry["seed"], run
+
+
+def entry_of(folder: Path, job: Job, seed: int) -> dict[str, Any]:
+    """Of a seed that is done."""
+    return next(entry for entry in (known(folder, job) or {"runs": []})["runs"] if entry["seed"] == seed)
+
+
+def add_later(folder: Path, job: Job, seed: int, signal: dict[str, list[float]]) -> Path:
+    """Put a signal with more in it into the results of a seed, and say when and by what it was measured."""
+    found = known(folder, job)
+    assert found is not None
+    runs = [
+        {**run, "signal": signal, "responses_measured": provenance()} if run["seed"] == seed else run
+        for run in found["runs"]
+    ]
+    return _write(path_of(folder, job), {**found, "runs": runs})
+
+
 def add(folder: Path, job: Job, run: Run, **measured: Any) -> Path:
     """Put a run that has ended, and what was measured of it, beside those of the other seeds."""
     collected = report.collect([run])
@@ -61,7 +86,10 @@ def add(folder: Path, job: Job, run: Run, **measured: Any) -> Path:
         "summary": _summary(runs, job),
         "runs": runs,
     }
-    path = path_of(folder, job)
+    return _write(path_of(folder, job), result)
+
+
+def _write(path: Path, result: dict[str, Any]) -> Path:
     half = path.with_name(f".{path.name}.part")
     report.write(half, result)
     half.replace(path)

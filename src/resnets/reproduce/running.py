@@ -5,19 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from resnets.data.bad import BadImages
 from resnets.data.folder import Folder
 from resnets.data.images import Images
 from resnets.data.progress import Console, Silent
-from resnets.errors import DivergedError
+from resnets.errors import DivergedError, UserError
 from resnets.reproduce import results
 from resnets.reproduce.images import images_of
 from resnets.reproduce.plan import Job
 from resnets.reproduce.protocols import tested
 from resnets.reproduce.results import Failed
 from resnets.reproduce.signals import signal
+from resnets.runs import Run
+from resnets.training.progress import warn
 from resnets.training.session import train
 
 _LOGGED = 150  # lines of metrics in a run, about
+_CLOSE = 1e-3  # what other kernels and threads may change of a signal
 
 
 def run_seed(
@@ -30,6 +34,7 @@ def run_seed(
     device: str = "auto",
     engine: str = "auto",
     quiet: bool = False,
+    bad_images: str = "error",
     **options: Any,
 ) -> Path:
     """One run of a job, tested as the tables ask for, and its results written. That a net diverges is a result too."""
@@ -46,15 +51,28 @@ def run_seed(
             device=device,
             engine=engine,
             quiet=quiet,
+            bad_images=bad_images,
             **options,
         )
     except DivergedError as error:
         return results.add(folder, job, Failed(error.path, error.why))
     measured: dict[str, Any] = {"signal": signal(run, images)}
     if isinstance(images, Folder):
-        shown = Silent() if quiet else Console()
-        measured["tests"] = tested(run, images, job.tests, job.side, device=device, engine=engine, progress=shown)
+        shown, bad = Silent() if quiet else Console(), BadImages(bad_images, warn)
+        measured["tests"] = tested(run, images, job, device, engine, bad=bad, progress=shown)
     return results.add(folder, job, run, **measured)
+
+
+def measure_later(job: Job, seed: int, run: Run, images: Images | Folder, folder: Path) -> Path:
+    """Add the responses to a result that lacks them. The rest of the signal must come out as it was written then."""
+    found, known = signal(run, images), results.entry_of(folder, job, seed)["signal"]
+    for then, now in zip((*known["size"], *known["zeros"]), (*found["size"], *found["zeros"]), strict=True):
+        if abs(now - then) > _CLOSE * max(abs(then), 1):
+            raise UserError(
+                f"{run.weights} is not what {results.path_of(folder, job)} was made from: the signal is another "
+                f"({now:g} where {then:g} was written); move the run away."
+            )
+    return results.add_later(folder, job, seed, {**known, "responses": found["responses"]})
 
 
 class Sources:

@@ -40,7 +40,7 @@ def _seen(run: Run, images: Images | Folder) -> Tensor:
     if isinstance(images, Images):
         return Normalize.of(images, recipe.normalize)(torch.from_numpy(images.train_images[:_IMAGES]))
     side = recipe.side or run.identity.spec.input_size
-    feed = FromFiles(images, recipe, 0, torch.device("cpu"), slice(0, _IMAGES), side=side, workers=0)
+    feed = FromFiles(images, recipe, 0, torch.device("cpu"), slice(0, _IMAGES), side=side, workers=0, bad_images="skip")
     (x,) = feed.plain(order(len(images.train), 0, 0)[:_IMAGES], _IMAGES)
     return x
 

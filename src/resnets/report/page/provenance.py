@@ -10,6 +10,7 @@ from typing import Any
 from resnets.report.page.html import Html, join, tag
 
 KEYS = ("command", "commit", "versions", "machine", "began")
+_LATER = "responses_measured"  # of results that are older than the measuring of responses
 
 
 def name(budget: str, row: str) -> str:
@@ -35,6 +36,8 @@ def box(title: str, path: Path, result: dict[str, Any]) -> Html:
     facts.append(("errors", "; ".join(f"seed {run['seed']}: {_errors(run)}" for run in runs)))
     for key in KEYS:
         facts.append((key, _by_seed(key, runs)))
+    if any(_LATER in run for run in runs):
+        facts.append(("responses measured later", _by_seed(_LATER, runs)))
     rows = join(join([tag("dt", key), tag("dd", value)]) for key, value in facts)
     close = tag("button", "close", type="button", class_="close", popovertarget=_id(title), popovertargetaction="hide")
     return tag(
