@@ -73,14 +73,17 @@ def test_table_4_has_ours_and_quotes_the_others():
 
 def test_imagenet():
     assert [value for _, value in printed("table5")] == [
-        "23/6.7", "21.3/5.5", "21.1/5.5", "21.8/6", "20.7/5.3", "20.1/4.8", "21.2/5.6",
+        "23.0/6.7", "21.3/5.5", "21.1/5.5", "21.8/6.0", "20.7/5.3", "20.1/4.8", "21.2/5.6",
     ]  # fmt: skip
-    assert [value for _, value in printed("options")] == ["28.54/10.02", "25.03/7.76", "24.52/7.46", "24.19/7.4"]
+    assert [value for _, value in printed("options")] == ["28.54/10.02", "25.03/7.76", "24.52/7.46", "24.19/7.40"]
     assert printed("depth")[-3:] == [
         ("resnet50-1x1-imagenet-imagenet-paper", "22.85/6.71"),
         ("resnet101-1x1-imagenet-imagenet-paper", "21.75/6.05"),
-        ("resnet152-1x1-imagenet-imagenet-paper", "21.3/5.71"),
+        ("resnet152-1x1-imagenet-imagenet-paper", "21.43/5.71"),
     ]
+    assert [value for _, value in printed("single-model")[5:]] == [
+        "21.84/5.71", "21.53/5.60", "20.74/5.25", "19.87/4.60", "19.38/4.49",
+    ]  # fmt: skip
     assert [value for _, value in printed("plain-imagenet")] == ["27.94", "27.88", "28.54/10.02", "25.03/7.76"]
 
 

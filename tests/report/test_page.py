@@ -10,7 +10,7 @@ import pytest
 from resnets.cli import main
 from resnets.errors import UserError
 from resnets.paper.tables import EXPERIMENTS
-from resnets.report.page import whole
+from resnets.report.page import plot, whole
 from resnets.report.page.curves import PANELS
 from resnets.report.page.gathered import gather
 from resnets.report.page.html import Html, tag
@@ -116,6 +116,14 @@ def test_figure_7_of_v1_has_a_response_a_layer(made):
     assert len(drawn) == 2  # one a budget
     for [line] in drawn:
         assert (line["name"], line["x"], line["y"]) == ("ResNet, 110 layers", [1, 2], [0.5, 0.75])
+
+
+@pytest.mark.parametrize(("values", "dtick"), [((1.5, 4.0), None), ((2.0, 90.0), "D2"), ((1e-5, 1.0), None)])
+def test_log_axes_of_a_decade_or_two_have_few_ticks(values, dtick):
+    lines, shape = [plot.trace(0, "net", [1, 2], list(values))], plot.layout("l", "loss", log=True)
+    drawn = plot.figure(lines, shape, "a title")
+    (spec,) = re.findall(r'<script type="application/json">(.*?)</script>', drawn)
+    assert json.loads(spec)["layout"]["yaxis"].get("dtick") == dtick
 
 
 def test_figure_1_is_in_the_papers_style(made):

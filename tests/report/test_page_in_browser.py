@@ -5,6 +5,7 @@ import shutil
 import pytest
 
 from resnets.cli import main
+from resnets.paper.tables import EXPERIMENTS
 
 pytest.importorskip("plotly", reason="the page needs resnets[report]")
 driver = pytest.importorskip("playwright.sync_api", reason="make test-browser installs the driver")
@@ -29,10 +30,10 @@ def browser():
 def visit(browser, made_results, tmp_path):
     """Opens the page of the made-up results; at the end nothing may have been complained of or asked for."""
     out = tmp_path / "report.html"
-    assert main(["report", str(made_results), "-o", str(out)]) == 0
     said, asked, contexts = [], [], []
 
     def open_page(width=1280, **settings):
+        assert main(["report", str(made_results), "-o", str(out)]) == 0
         context = browser.new_context(viewport={"width": width, "height": 900}, **settings)
         contexts.append(context)
         context.set_default_timeout(PATIENCE)
@@ -96,6 +97,21 @@ def test_a_phone_scrolls_tables_and_not_the_page(visit):
     page = visit(width=390, has_touch=True, is_mobile=True)
     assert page.evaluate("document.documentElement.scrollWidth") == 390
     assert page.evaluate("document.querySelector('#curves-figure1 .js-plotly-plot').layout.dragmode") is False
+
+
+def test_every_name_of_a_figure_is_seen(visit, made_results, write):
+    """Eleven rows on a phone: no list of names that has to be scrolled, and room left for the curves."""
+    for cell in EXPERIMENTS["table1"].cells:
+        write(made_results, cell, "hour", (60.0,))
+    page = visit(width=390)
+    drawn = page.locator("#signals section", has_text="The rows of v2 Table 1, budget hour").locator("figure").first
+    drawn.scroll_into_view_if_needed()
+    names = drawn.locator(".legendtext")
+    names.last.wait_for()
+    assert names.count() == 11
+    bars = drawn.locator(".legend .scrollbar").evaluate_all("bars => bars.map(bar => bar.getBBox().height)")
+    assert max(bars, default=0) == 0
+    assert drawn.locator(".nsewdrag").first.bounding_box()["height"] > 150
 
 
 def test_dark_mode_turns_text_in_figures_light_and_print_turns_it_back(visit):

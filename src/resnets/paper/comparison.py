@@ -42,7 +42,7 @@ def _line(cell: Cell, found: dict[str, Outcome], told: tuple[str, ...]) -> list[
     return [cell.full_label, str(cell.value), error_text(one), loss, str(len(one.runs)), besides]
 
 
-def error_text(one: Outcome) -> str:
+def error_text(one: Outcome, unit: str = "") -> str:
     """`12.35 +- 0.40`, the median with the deviation between seeds; `/` top-5 on ImageNet; `fails` where it does."""
     found = [[value for value in one.values(metric) if math.isfinite(value)] for metric in ("error", "top5")]
     errors, columns = found[0], [values for values in found if values]
@@ -51,6 +51,7 @@ def error_text(one: Outcome) -> str:
     text = "/".join(f"{statistics.median(values):.2f}" for values in columns)
     if len(errors) > 1:
         text += f" +- {'/'.join(f'{statistics.stdev(values):.2f}' for values in columns)}"
+    text += unit
     if one.diverged:
         text += f", {one.diverged} of {len(one.runs)} diverged"
     return f"{text} (fails)" if one.fails else text

@@ -50,8 +50,12 @@ class Value:
         if self.fails:
             return "fails"
         if self.error is None:
-            return "" if self.top5 is None else f"-/{self.top5:g}"
-        text = f"{self.error:.2f}" if self.top5 is None else f"{self.error:g}/{self.top5:g}"
+            return "" if self.top5 is None else f"-/{self.top5:.2f}"
+        if self.top5 is None:
+            text = f"{self.error:.2f}"
+        else:
+            digits = 1 if all(round(value, 1) == value for value in (self.error, self.top5)) else 2
+            text = f"{self.error:.{digits}f}/{self.top5:.{digits}f}"
         return text if self.mean is None else f"{text} ({self.mean:.2f} +- {self.std:.2f})"
 
 

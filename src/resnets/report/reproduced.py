@@ -83,7 +83,7 @@ def figure1(results: Path) -> str:
 
 def _told(cell: Cell, outcomes: dict[str, Outcome]) -> str:
     one = ours(cell, outcomes)
-    return f"{cell.label}, {f'test error {error_text(one)} %' if one else 'missing'}"
+    return f"{cell.label}, " + (f"test error {error_text(one, ' %')}" if one else "missing")
 
 
 TABLES = {"table1": table1, "figure1": figure1}

@@ -72,7 +72,7 @@ def draw(experiment: Experiment, found: dict[str, Outcome], path: Path) -> Path:
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))
         axis.grid(alpha=0.25)
     handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, frameon=False, loc="outside lower center", ncols=3)
+    figure.legend(handles, labels, frameon=False, fontsize=8, loc="outside lower center", ncols=3)
     path.parent.mkdir(parents=True, exist_ok=True)
     with matplotlib.rc_context({"svg.hashsalt": "resnets", "svg.fonttype": "none"}):  # the same bytes each time
         figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)

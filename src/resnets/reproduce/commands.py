@@ -122,7 +122,7 @@ def _run(jobs: dict[Job, float], folder: Path, out: Path, data_dir: str | None, 
         found = read(path.parent)[job.row.name]
         for one in map(found.by, found.tests):
             what = f"{job.row.split} error" + f", {one.test}," * bool(one.test)
-            print(f"{comparison.error_text(one)} % {what} of {len(one.runs)} runs: {path}", flush=True)
+            print(f"{comparison.error_text(one, ' %')} {what} of {len(one.runs)} runs: {path}", flush=True)
 
 
 def _measure_later(jobs: Iterable[Job], folder: Path, out: Path, data_dir: str | None) -> None:

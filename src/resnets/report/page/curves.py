@@ -81,7 +81,7 @@ def _at_end_alone(run: dict[str, Any], one: Outcome) -> bool:
 def _traces(number: int, cell: Cell, one: Outcome) -> list[dict[str, Any]]:
     """Of the first seed in full strength and with a name, of the others faint."""
     split, traces = _split(one), []
-    name = f"{cell.label}: {split} error {error_text(one).replace('+-', '±')} %"
+    name = f"{cell.label}: {split} error {error_text(one, ' %').replace('+-', '±')}"
     for run in one.runs:
         curves, first, end = run["curves"], run is one.runs[0], _at_end_alone(run, one)
         looks: dict[str, dict[str, Any]] = {"loss": {"line": {"dash": "dash", "width": 1.2}}}

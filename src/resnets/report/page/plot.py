@@ -52,14 +52,27 @@ def layout(x: str, y: str, *, log: bool = False, names: int = 1, **more: Any) ->
         "showlegend": True,  # also of a single line
         "xaxis": {**axis, "title": {"text": x, "standoff": 4}, "rangemode": "tozero"},
         "yaxis": {**axis, "title": {"text": y}, **({"type": "log", "nticks": 8} if log else {"rangemode": "tozero"})},
-        "legend": {"orientation": "h", "x": 0, "y": 0, "yref": "container", "yanchor": "bottom"},
+        "legend": {
+            "orientation": "h", "x": 0, "y": 0, "yref": "container", "yanchor": "bottom",
+            "tracegroupgap": 0, "maxheight": 1,  # every name is seen: the height has room for a line each
+        },
         **more,
-    }
+    }  # fmt: skip
+
+
+def _ticks(data: list[dict[str, Any]], shape: dict[str, Any]) -> dict[str, Any]:
+    """On a log axis of one to three decades 1, 2, 5: Plotly would write a small digit for every tick."""
+    values = [y for line in data if "yaxis" not in line for y in line["y"] if y]
+    spread = max(values) / min(values) if values and min(values) > 0 else 1
+    if shape["yaxis"].get("type") != "log" or not 6 < spread < 1000:
+        return shape
+    return {**shape, "yaxis": {**shape["yaxis"], "dtick": "D2", "exponentformat": "none"}}
 
 
 def figure(data: list[dict[str, Any]], shape: dict[str, Any], title: str, caption: object = "") -> Html:
     """A place to be drawn in, with what is to be drawn beside it."""
-    spec = json.dumps({"data": data, "layout": shape}, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+    drawn = {"data": data, "layout": _ticks(data, shape)}
+    spec = json.dumps(drawn, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     return tag(
         "figure",
         tag("div", tag("noscript", "The figure is drawn by JavaScript."), role="img", aria_label=title),

@@ -51,6 +51,7 @@ def section(experiment: Experiment, gathered: Gathered) -> Html:
     told = {b: common(ours(c, gathered.found[b]).scaled for c in _there(experiment, gathered, b)) for b in budgets}  # type: ignore[union-attr]
     rows = [_row(cell, experiment, gathered, told) for cell in experiment.cells]
     split = "errors on held-out training images" if any(r.validation for r in experiment.rows) else "test errors"
+    columns = ", top-1/top-5" * any(cell.value.top5 is not None for cell in experiment.cells)
     notes = [
         tag("li", f"Budget {budget}, scaled in all rows: {', '.join(told[budget]) or 'nothing'}.",
             *(f" {line}." for line in map(_sentence, map(str, correlations(experiment, gathered.found[budget])))))
@@ -64,7 +65,7 @@ def section(experiment: Experiment, gathered: Gathered) -> Html:
     return tag(
         "section",
         tag("h3", f"{experiment.where}: {experiment.title}"),
-        table(f"{experiment.where}: {split}, %", list(header), rows),
+        table(f"{experiment.where}: {split}, %{columns}", list(header), rows),
         tag("ul", *notes, class_="note"),
         id=experiment.name,
     )
