@@ -2,10 +2,13 @@
 
 import copy
 import pickle
+from functools import partial
 
 import pytest
 import torch
+import torch._dynamo
 from torch import nn
+from torch._dynamo.testing import CompileCounterWithBackend
 from variants import trained as any_trained
 
 from resnets.engine import MODES, prepare
@@ -102,11 +105,47 @@ def test_compiled_units_compute_the_same(monkeypatch):
 
     monkeypatch.setattr(torch, "compile", compile)
     net = trained()
-    model = prepare(net, compile=True)
+    model = prepare(net, engine="compiled")
     assert compiled == list(net.units)
     assert {choice.runner for choice in model.choices} == {"compiled"}
     twin = copy.deepcopy(net)
     assert torch.equal(model(images()), twin(images()))
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # of dynamo about itself
+def test_torch_compile_takes_each_kind_of_unit_once_at_any_depth(monkeypatch):
+    """Through torch.compile itself, up to its last part, which would take a minute."""
+    compiles = CompileCounterWithBackend("aot_eager")
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=compiles))
+    monkeypatch.setattr(torch._dynamo.config, "fail_on_recompile_limit_hit", True)
+    counts = []
+    for blocks in (2, 6):
+        torch._dynamo.reset()
+        compiles.frame_count = 0
+        net = trained(blocks=blocks)
+        twin = copy.deepcopy(net)
+        for model in (prepare(net, engine="compiled"), twin):
+            model(images()).square().sum().backward()
+        for (name, ours), theirs in zip(net.named_parameters(), twin.parameters(), strict=True):
+            assert torch.allclose(ours.grad, theirs.grad, rtol=1e-4, atol=1e-5), name
+        for ours, theirs in zip(net.buffers(), twin.buffers(), strict=True):
+            assert torch.allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+        counts.append(compiles.frame_count)
+    torch._dynamo.reset()
+    assert counts[0] == counts[1]
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_what_torch_compile_cannot_do_is_a_sentence(monkeypatch):
+    def broken(graph, inputs):
+        raise RuntimeError("no compiler was found")
+
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=broken))
+    with pytest.raises(
+        UserError, match=r"cannot compile a unit here \(.*no compiler.*\); take --engine auto"
+    ):
+        prepare(trained(), engine="compiled")(images())
+    torch._dynamo.reset()
 
 
 @pytest.mark.parametrize(
@@ -115,8 +154,7 @@ def test_compiled_units_compute_the_same(monkeypatch):
         ({"engine": "quick"}, "engine"),
         ({"memory": "low"}, "memory"),
         ({"engine": "plain", "memory": "lean"}, "engine='plain' is PyTorch as it is"),
-        ({"engine": "plain", "compile": True}, "engine='plain' is PyTorch as it is"),
-        ({"memory": "min", "compile": True}, "compile=True goes with memory='fast', not 'min'"),
+        ({"engine": "compiled", "memory": "min"}, "engine='compiled' is the units by torch.compile"),
         ({"memory": "auto"}, "memory='auto' needs to know the batch"),
     ],
 )

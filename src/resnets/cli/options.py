@@ -7,6 +7,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from resnets.cli.parser import either, kernels_of, numbers, one_or_more
+from resnets.engine import ENGINES
 from resnets.spec import KERNELS, ORDERS, RESIZES, SHARES, SHORTCUTS, STEMS, STRIDES, Spec
 
 if TYPE_CHECKING:
@@ -83,6 +84,11 @@ def protocol_of(args: argparse.Namespace) -> Protocol:
     from resnets.evaluate.protocol import Protocol
 
     return Protocol(args.crop, args.ten_crop, args.multi_scale, args.average)
+
+
+def training_engine_option(parser: argparse.ArgumentParser) -> None:
+    engines = (f"{name} ({meaning})" for name, meaning in ENGINES.items())
+    parser.add_argument("--engine", default="auto", help=f"{either(engines)}; by default auto", metavar="ENGINE")
 
 
 def engine_option(parser: argparse.ArgumentParser) -> None:

@@ -5,7 +5,14 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from resnets.cli.options import bad_images_option, data_options, device_option, network_changes, network_options
+from resnets.cli.options import (
+    bad_images_option,
+    data_options,
+    device_option,
+    network_changes,
+    network_options,
+    training_engine_option,
+)
 from resnets.cli.parser import positive
 
 if TYPE_CHECKING:
@@ -71,7 +78,7 @@ def reproduce(commands: Commands) -> None:
     parser.add_argument("--imagenet", help="ImageNet's folder, with train and val; its rows wait for it", metavar="DIR")
     bad_images_option(parser)
     device_option(parser)
-    parser.add_argument("--engine", default="auto", help="auto, or plain: PyTorch as it is (auto)", metavar="ENGINE")
+    training_engine_option(parser)
     parser.add_argument("--memory", default="auto", help="fast, lean, min (auto: the first that fits)", metavar="MODE")
     parser.add_argument("--dry-run", action="store_true", help="plan and price, and run nothing")
 

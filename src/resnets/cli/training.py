@@ -6,7 +6,15 @@ import argparse
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from resnets.cli.options import NAMED, bad_images_option, data_options, device_option, network_changes, network_options
+from resnets.cli.options import (
+    NAMED,
+    bad_images_option,
+    data_options,
+    device_option,
+    network_changes,
+    network_options,
+    training_engine_option,
+)
 from resnets.cli.parser import either, positive
 from resnets.engine import MODES
 from resnets.errors import UserError
@@ -32,7 +40,7 @@ def train(commands: Commands) -> None:
     parser.add_argument("--curve", action="store_true", help="test after every epoch, for the curve alone")
     parser.add_argument("--no-test", dest="test", action="store_false", help="leave the test set alone")
     device_option(parser)
-    parser.add_argument("--engine", default="auto", help="auto, or plain: PyTorch as it is (auto)", metavar="ENGINE")
+    training_engine_option(parser)
     modes = (f"{name} ({meaning})" for name, meaning in MODES.items())
     parser.add_argument("--memory", default="auto", help=f"{either(modes)}, auto: the first that fits", metavar="MODE")
     parser.add_argument(

@@ -9,7 +9,11 @@ if TYPE_CHECKING:
     from resnets.engine.frozen import freeze
     from resnets.engine.prepared import prepare
 
-ENGINES = ("auto", "plain")
+ENGINES = {  # of training
+    "auto": "whatever is fastest here",
+    "plain": "PyTorch as it is",
+    "compiled": "the units by torch.compile, in memory mode fast",
+}
 MODES = {  # of memory in training, the fastest first
     "fast": "whatever is fastest",
     "lean": "BN-ReLU is computed again in the backward pass; what convolutions produced is kept",

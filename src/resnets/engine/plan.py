@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 from torch.nn.modules.batchnorm import _NormBase
 
 from resnets.engine import lean
+from resnets.engine.compiling import CompiledUnit
 from resnets.engine.direct import DirectUnit
 from resnets.engine.native import unit as native
 from resnets.engine.native.build import load
@@ -32,7 +32,7 @@ def choose(unit: Unit, memory: str, compiled: bool = False, device: str = "cpu")
             return Choice(native.NativeUnit(unit, loaded.kernels), "native", "kernels of our own, as lean as lean")
     if memory == "fast":
         if compiled:
-            return Choice(torch.compile(unit, dynamic=False), "compiled", "torch.compile, once for each kind of unit")
+            return Choice(CompiledUnit(unit), "compiled", "torch.compile, once for each kind of unit")
         return Choice(DirectUnit(unit), "direct", "PyTorch's layers, ReLU and addition in place")
     for module in unit.modules():
         if isinstance(module, _NormBase) and not lean.fits(module):

@@ -25,34 +25,32 @@ def prepare(
     *,
     engine: str = "auto",
     memory: str = "fast",
-    compile: bool = False,
     batch: int | None = None,
     size: int | tuple[int, int] | None = None,
 ) -> ResNet | Prepared:
     """A module that computes what `net` does, with the parameters and buffers of `net`.
 
-    `engine="plain"` is `net` itself. `memory` says what training keeps for the backward pass: see
-    `resnets.engine.MODES`; "auto" is the fastest that fits, and needs to know the `batch` (and the `size` of the
-    images, if it is not the papers'). In evaluation and without gradients `net` itself is run. `compile` gives the
-    units to torch.compile. State dicts are those of `net`. Hooks on layers inside a unit are called by the mode
-    "fast" alone.
+    `engine="plain"` is `net` itself, "compiled" gives its units to torch.compile. `memory` says what training keeps
+    for the backward pass: see `resnets.engine.MODES`; "auto" is the fastest that fits, and needs to know the `batch`
+    (and the `size` of the images, if it is not the papers'). In evaluation and without gradients `net` itself is run.
+    State dicts are those of `net`. Hooks on layers inside a unit are called by "plain" alone.
     """
     if engine not in ENGINES:
         raise one_of("engine", engine, ENGINES)
     if memory not in (*MODES, "auto"):
         raise one_of("memory", memory, [*MODES, "auto"])
+    if engine != "auto" and memory in ("lean", "min"):
+        raise UserError(f"engine={engine!r} is {ENGINES[engine]}; leave out memory={memory!r}, or take engine='auto'.")
     if engine == "plain":
-        if memory in ("lean", "min") or compile:
-            raise UserError("engine='plain' is PyTorch as it is; leave out memory and compile, or take engine='auto'.")
         return net
+    if engine == "compiled":
+        return Prepared(net, "fast", compiled=True)
     if memory == "auto":
         if batch is None:
             raise UserError("memory='auto' needs to know the batch: give batch=, or choose fast, lean or min.")
         device = net.classifier.weight.device
         memory = fastest(net.spec, batch, size, available(device), device.type).mode
-    if compile and memory != "fast":
-        raise UserError(f"compile=True goes with memory='fast', not {memory!r}.")
-    return Prepared(net, memory, compile)
+    return Prepared(net, memory)
 
 
 class Prepared(nn.Module):

@@ -39,6 +39,9 @@ def chosen(spec: Spec, batch: int, size: int | tuple[int, int] | None = None) ->
     yield Line(
         "optimizer", "fused" if fused else "default", "one pass over the weights" if fused else "mps has no other"
     )
+    why = "no faster on CPUs" if device.type == "cpu" else "not measured on accelerators"
+    yield Line("torch.compile", "no", f"{why}; --engine compiled gives it the units")
+    yield Line("precision", "float32", "the papers'; a recipe can say bf16 or fp16")
     room = available(device)
     foretold = fastest(spec, batch, size, room, device.type)
     known = "unknown" if room is None else f"{room >> 20:,} MiB"

@@ -48,7 +48,7 @@ class Price:
 def price(job: Job, device: str = "auto", memory: str = "auto", engine: str = "auto") -> Price:
     """Of one run of a job, in a memory mode or in the fastest that fits."""
     mode.check(engine, memory)
-    if engine == "plain":
+    if engine != "auto":
         memory = "fast"
     place = choose(device)
     spec, batch = alike(job.spec), job.recipe.micro_batch or job.recipe.batch

@@ -20,13 +20,13 @@ from resnets.training.recipe import Recipe
 
 
 def check(engine: str, memory: str) -> None:
-    """Refuse words that name nothing, and modes that plain PyTorch does not have."""
+    """Refuse words that name nothing, and modes that an engine does not have."""
     if engine not in ENGINES:
         raise one_of("engine", engine, ENGINES)
     if memory not in (*MODES, "auto"):
         raise one_of("memory", memory, [*MODES, "auto"])
-    if engine == "plain" and memory in ("lean", "min"):
-        raise UserError(f"engine plain is PyTorch as it is and has no memory mode {memory}; choose engine auto.")
+    if engine != "auto" and memory in ("lean", "min"):
+        raise UserError(f"engine {engine} ({ENGINES[engine]}) has no memory mode {memory}; choose engine auto.")
 
 
 def began(run: Run) -> str | None:

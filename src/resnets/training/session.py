@@ -93,7 +93,7 @@ def train(
         keep_freed_memory()
     with run.lock() if workers.first else nullcontext():
         before = workers.told(mode.began(run))
-        if memory == "auto" and engine != "plain":
+        if memory == "auto" and engine == "auto":
             side = chosen.side or spec.input_size if isinstance(images, Folder) else max(images.train_images.shape[2:])
             memory = mode.fitting(spec, chosen, side, place, workers, first=before, warn=complain)
         how = {"engine": engine, "memory": workers.told("fast" if memory == "auto" else memory)}
