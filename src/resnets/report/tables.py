@@ -46,9 +46,26 @@ def imagenet(results: Path) -> str:
     return "\n".join(lines)
 
 
+def transfer(results: Path) -> str:
+    """Every comparison of given weights with new ones: errors by way, and how much the weights gain over each."""
+    lines = ["| network | images | begun at | test error | behind the weights by |", "|---|---|---|---|---|"]
+    found = sorted((results / "transfer").glob("*.json"))
+    for path in found:
+        result: dict[str, Any] = json.loads(path.read_text())
+        link = f"[{result['network']['name']}](../results/transfer/{path.name})"
+        images = f"{result['data']['name']}, {result['data']['training_images']:,} in {result['steps']} steps"
+        for way, errors in result["errors"].items():
+            gain = result["gains"].get(way)
+            begun = result["weights"]["name"] if gain is None else way
+            behind = f"{gain['mean']:.2f} +- {gain['bound_95']:.2f} points" if gain else "-"
+            lines.append(f"| {link} | {images} | {begun} | {Summary(tuple(errors))} | {behind} |")
+    return "\n".join(lines) if found else "Not measured yet: `python -m benchmarks.transfer` measures it."
+
+
 TABLES: dict[str, Callable[[Path], str]] = {
     "cifar": cifar,
     "imagenet": imagenet,
+    "transfer": transfer,
     **reproduced.TABLES,
     **performance.TABLES,
 }

@@ -21,6 +21,7 @@ from resnets.spec import Spec
 class Beginning(NamedTuple):
     net: ResNet
     data: Images | Folder  # normalised as the weights were trained
+    new_head: bool  # the classifier is new
     digest: str  # of the file
     told: str  # a sentence
 
@@ -48,4 +49,5 @@ def from_weights(path: str | Path, spec: Spec, data: Images | Folder, seed: int)
     elif not said and layout.mean_std is not None:
         data = dataclasses.replace(data, mean=layout.mean_std[0], std=layout.mean_std[1])
     classifier = "and its classifier" if same else f"with a new classifier for {spec.num_classes} classes"
-    return Beginning(net, data, hashlib.sha256(file.read_bytes()).hexdigest(), f"begins at {file} {classifier}.")
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    return Beginning(net, data, not same, digest, f"begins at {file} {classifier}.")

@@ -79,9 +79,10 @@ def train(
             "out by --no-test."
         )
     spec = _spec(model, network or {}, images)
-    chosen = settled(chosen, small=isinstance(images, Images) or spec.stem == "cifar")
     begun = from_weights(weights, spec, images, seed) if weights is not None else None
     images = begun.data if begun else images
+    small = isinstance(images, Images) or spec.stem == "cifar"
+    chosen = settled(chosen, small=small, new_head=begun is not None and begun.new_head)
     identity = Identity(spec, images.name, images.digest, chosen, seed, begun.digest if begun else "")
     run = Run(Path(out) / identity.slug)
     tell = say if workers.first and not quiet else mute
