@@ -65,7 +65,7 @@ def test_a_smaller_budget_says_what_it_takes_of_imagenet(imagenet):
     one = job(ROW, hour, imagenet=whole)
     assert one.scaled == (
         "6 of 1000 classes", "18 of 1,281,167 training images", "12 of 50,000 test images",
-        "crops of 64 for 224, others in proportion", "widths 16,32,64,128", "800it for 90ep", "batch 32", "lr 0.0125",
+        "crops of 64 for 224 (others in proportion)", "widths 16,32,64,128", "800it for 90ep", "batch 32", "lr 0.0125",
         "milestones 267it,533it",
     )  # fmt: skip
     assert (one.spec.depth, one.spec.num_classes, one.recipe.side, one.recipe.pad) == (101, 6, 64, 4)
@@ -129,6 +129,9 @@ def test_a_row_end_to_end(tmp_path, imagenet, reproduce, capsys):
         assert one.result["summary"][test]["top5"]["median"] == top5 == found["top5"]["error"]
         assert f"{top1:.2f}/{top5:.2f}" in said.out
     assert one.values("error") == one.by("320 crop").values("error") == ()  # it was not tested so
+
+    assert main(["eval", str(run)]) == 2
+    assert "ImageNet is a folder: write imagenet:DIR" in capsys.readouterr().err
 
     moved = imagenet.rename(tmp_path / "elsewhere")  # the same pictures
     words[words.index(imagenet)] = moved

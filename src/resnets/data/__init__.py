@@ -64,17 +64,17 @@ def load(spec: str, dir: str | Path | None = None, progress: Progress | None = N
         return _synthetic(int(count)) if colon else _synthetic()
     if spec in DATASETS:
         return fetch.load(spec, dir, progress)
+    if name == "imagenet" and not count:
+        raise UserError("ImageNet is a folder: write imagenet:DIR; `resnets data prepare imagenet` makes one.")
     raise one_of("data", spec, [*DATASETS, "synthetic"])
 
 
 def load_or_open(spec: str, dir: str | Path | None = None, progress: Progress | None = None) -> Images | Folder:
     """What `--data` of a training names: images in memory, `imagenet:DIR`, or a folder of class folders."""
     name, _, rest = spec.partition(":")
-    if name == "imagenet":
-        if not rest:
-            raise UserError("ImageNet is a folder: write imagenet:DIR; `resnets data prepare imagenet` makes one.")
+    if name == "imagenet" and rest:
         return open_folder(rest, imagenet=True)
-    if os.sep in spec or spec in (".", "..") or Path(spec).is_dir():
+    if name != "imagenet" and (os.sep in spec or spec in (".", "..") or Path(spec).is_dir()):
         return open_folder(spec)
     return load(spec, dir, progress)
 

@@ -222,7 +222,7 @@ def _less_of_imagenet(source: Source) -> Iterable[str]:
     if source.test_images != IMAGENET_TESTED:
         yield f"{source.test_images:,} of {IMAGENET_TESTED:,} test images"
     if source.side:
-        yield f"crops of {source.side} for {IMAGENET_SIDE}, others in proportion"
+        yield f"crops of {source.side} for {IMAGENET_SIDE} (others in proportion)"
 
 
 def _smaller(paper: Spec, spec: Spec) -> Iterable[str]:

@@ -33,7 +33,7 @@ def box(title: str, path: Path, result: dict[str, Any]) -> Html:
         ("recipe", _words(result["recipe"])),
     ]
     runs = result["runs"]
-    facts.append(("errors", "; ".join(f"seed {run['seed']}: {_errors(run)}" for run in runs)))
+    facts.append(("errors", join(tag("div", f"seed {run['seed']}{words}") for run in runs for words in _errors(run))))
     for key in KEYS:
         facts.append((key, _by_seed(key, runs)))
     if any(_LATER in run for run in runs):
@@ -49,16 +49,16 @@ def _id(title: str) -> str:
     return "from-" + re.sub(r"[^A-Za-z0-9_.-]", "_", title)
 
 
-def _errors(run: dict[str, Any]) -> str:
-    """The error; on ImageNet one for each way in which it was tested."""
+def _errors(run: dict[str, Any]) -> list[str]:
+    """The error, after the seed; on ImageNet one for each way in which it was tested."""
     result = run["result"]
     if "failed" in result:
-        return result["failed"]
+        return [f": {result['failed']}"]
     if "tests" in run:
         each = run["tests"].items()
-        return ", ".join(f"{test}: {_error(f, 'test')}, top-5 {f['top5']['error']:.2f} %" for test, f in each)
+        return [f", {test}: {_error(f, 'test')}, top-5 {f['top5']['error']:.2f} %" for test, f in each]
     split = "test" if "test" in result else "validation"
-    return _error(result[split], split)
+    return [f": {_error(result[split], split)}"]
 
 
 def _error(found: dict[str, Any], split: str) -> str:
