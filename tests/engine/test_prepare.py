@@ -141,9 +141,7 @@ def test_what_torch_compile_cannot_do_is_a_sentence(monkeypatch):
         raise RuntimeError("no compiler was found")
 
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=broken))
-    with pytest.raises(
-        UserError, match=r"cannot compile a unit here \(.*no compiler.*\); take --engine auto"
-    ):
+    with pytest.raises(UserError, match=r"cannot compile a unit here \(.*no compiler.*\); take --engine auto"):
         prepare(trained(), engine="compiled")(images())
     torch._dynamo.reset()
 
