@@ -102,6 +102,8 @@ def main() -> int:
     except UserError as error:
         print(f"transfer: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:  # the run has said how far it came
+        return 130
     for way, errors in found["errors"].items():
         print(f"{way}: {Summary(tuple(errors))}")
     for way, gain in found["gains"].items():

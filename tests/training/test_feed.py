@@ -13,6 +13,7 @@ import safetensors.torch
 import tiny
 import torch
 
+import resnets
 from pictures import tree
 from resnets import runs
 from resnets.data import open_folder
@@ -21,6 +22,7 @@ from resnets.data.draws import order
 from resnets.data.folder import IMAGENET_MEAN, IMAGENET_STD
 from resnets.data.views import View
 from resnets.errors import UserError
+from resnets.interop.weights import to_peer
 from resnets.training.loop import Trainer
 from resnets.training.recipe import RECIPES, recipe_of
 from resnets.training.schedule import Schedule
@@ -240,6 +242,22 @@ def test_the_same_classes_keep_their_classifier(data, whole, tmp_path, capfd):
     assert "and its classifier" in capfd.readouterr().err
     (run,) = runs.find(tmp_path)
     assert torch.equal(tiny.weights(run)["classifier.weight"], tiny.weights(whole)["classifier.weight"])
+
+
+def test_what_a_name_leaves_open_is_as_the_weights_mean_it(data, tmp_path):
+    thin = {"widths": (4, 8, 8), "blocks": 1}
+    options = {"recipe": "finetune", "side": 16, "network": thin, "length": "1it", "milestones": "", "test": False}
+    theirs = resnets.create("preresnet20", bn_eps=1e-3, resize="pad_both", **thin)
+    resnets.save_weights(theirs, tmp_path / "ours.safetensors")
+    run = run_of(data, tmp_path / "ours", weights=tmp_path / "ours.safetensors", **options)
+    assert (run.identity.spec.bn_eps, run.identity.spec.resize) == (1e-3, "pad_both")
+    with pytest.raises(UserError, match="holds weights of preresnet20"):
+        run_of(
+            data, tmp_path, weights=tmp_path / "ours.safetensors", **{**options, "network": {**thin, "bn_eps": 1e-5}}
+        )
+    torch.save(to_peer(resnets.create("resnet20", resize="pad_both", **thin), "akamaster"), tmp_path / "a.th")
+    run = run_of(data, tmp_path / "a", model="resnet20", weights=tmp_path / "a.th", **options)
+    assert run.identity.spec.resize == "pad_both"
 
 
 def test_weights_of_another_network_are_refused(data, whole, tmp_path):

@@ -33,13 +33,8 @@ def test_the_recipes_of_the_papers_say_what_the_papers_say():
 def test_augment_auto_is_decided_by_how_large_images_are():
     tune = recipe_of("finetune")
     assert tune.augment == "auto"
-    assert [settled(tune, small=small, new_head=True).augment for small in (True, False)] == ["pad", "aspect"]
-    assert settled(recipe_of("finetune", augment="scale"), small=True, new_head=True).augment == "scale"
-
-
-def test_only_a_new_classifier_on_given_weights_has_a_rate_of_its_own():
-    tune = recipe_of("finetune")
-    assert [settled(tune, small=True, new_head=new).head_lr for new in (True, False)] == [10, 1]
+    assert [settled(tune, small).augment for small in (True, False)] == ["pad", "aspect"]
+    assert settled(recipe_of("finetune", augment="scale"), small=True).augment == "scale"
 
 
 BAD = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,7 +14,7 @@ from resnets.data.images import Images
 from resnets.errors import UserError
 from resnets.interop.files import read, read_metadata
 from resnets.interop.pretrained import located
-from resnets.interop.weights import layout_in, load_weights
+from resnets.interop.weights import layout_in, load_weights, read_spec
 from resnets.nn import ResNet, build
 from resnets.spec import Spec
 
@@ -21,16 +22,33 @@ from resnets.spec import Spec
 class Beginning(NamedTuple):
     net: ResNet
     data: Images | Folder  # normalised as the weights were trained
-    new_head: bool  # the classifier is new
     digest: str  # of the file
     told: str  # a sentence
 
 
-def from_weights(path: str | Path, spec: Spec, data: Images | Folder, seed: int) -> Beginning:
-    """The network of `spec` with the weights of a file or of a finished run."""
+# What networks of one name differ in from library to library.
+_OPEN = ("resize", "stride_on", "stem_activation", "share_activation", "bn_eps", "bn_momentum")
+
+
+def fitted(path: str | Path, spec: Spec, decided: Collection[str]) -> Spec:
+    """The network of `spec` as the weights mean it, where its name leaves that open and nobody has decided it."""
+    file = _file(path)
+    if "resnets.spec" in read_metadata(file):
+        theirs = read_spec(file)
+        found = {field: getattr(theirs, field) for field in _OPEN} if theirs.name == spec.name else {}
+    else:
+        found = layout_in(file).fitted(spec)
+    return dataclasses.replace(spec, **{field: value for field, value in found.items() if field not in decided})
+
+
+def _file(path: str | Path) -> Path:
     file = located(str(path))
-    if file.is_dir():
-        file = file / "final.safetensors"
+    return file / "final.safetensors" if file.is_dir() else file
+
+
+def from_weights(path: str | Path, spec: Spec, data: Images | Folder, seed: int) -> Beginning:
+    """The network of `spec` with the weights of a file, of a finished run or of the package."""
+    file = _file(path)
     metadata, layout = read_metadata(file), layout_in(file)
     outputs = read(file).tensors.get(layout.names(spec, ["classifier.bias"])["classifier.bias"])
     if outputs is None:
@@ -50,4 +68,4 @@ def from_weights(path: str | Path, spec: Spec, data: Images | Folder, seed: int)
         data = dataclasses.replace(data, mean=layout.mean_std[0], std=layout.mean_std[1])
     classifier = "and its classifier" if same else f"with a new classifier for {spec.num_classes} classes"
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
-    return Beginning(net, data, not same, digest, f"begins at {file} {classifier}.")
+    return Beginning(net, data, digest, f"begins at {file} {classifier}.")

@@ -111,28 +111,21 @@ class Trainer:
         return torch.optim.SGD(self._groups(), recipe.lr, recipe.momentum, nesterov=recipe.nesterov, fused=fused)
 
     def _groups(self) -> list[dict[str, Any]]:
-        """The Torch code decays everything; `weights` leaves out BN and biases. Muon takes the filters of the units.
-
-        A classifier with a rate of its own makes groups of its own.
-        """
+        """The Torch code decays everything; `weights` leaves out BN and biases. Muon takes the filters of the units."""
         recipe = self.recipe
         banks = {id(m.weight) for m in self.net.units.modules() if isinstance(m, nn.Conv2d)}
-        head = {id(p) for p in self.net.classifier.parameters() if recipe.head_lr != 1}
+        decayed: list[nn.Parameter] = []
+        free: list[nn.Parameter] = []
         filters: list[nn.Parameter] = []
-        body: tuple[list[nn.Parameter], list[nn.Parameter]] = [], []  # decayed, and not
-        top: tuple[list[nn.Parameter], list[nn.Parameter]] = [], []
         for parameter in filter(lambda p: p.requires_grad, self.net.parameters()):
             if recipe.optimizer == "muon" and id(parameter) in banks:
                 filters.append(parameter)
             else:
-                free = parameter.dim() == 1 and recipe.decay_on != "all"
-                (top if id(parameter) in head else body)[free].append(parameter)
+                (decayed if parameter.dim() > 1 or recipe.decay_on == "all" else free).append(parameter)
         groups: list[dict[str, Any]] = [
-            {"params": body[0], "weight_decay": recipe.weight_decay},
-            {"params": body[1], "weight_decay": 0.0},
+            {"params": decayed, "weight_decay": recipe.weight_decay},
+            {"params": free, "weight_decay": 0.0},
             {"params": filters, "weight_decay": recipe.muon_decay, "filters": True, "rate": recipe.muon_lr},
-            {"params": top[0], "weight_decay": recipe.weight_decay, "rate": recipe.lr * recipe.head_lr},
-            {"params": top[1], "weight_decay": 0.0, "rate": recipe.lr * recipe.head_lr},
         ]
         return [{"rate": recipe.lr, **group} for group in groups if group["params"]]
 

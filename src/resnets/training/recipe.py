@@ -79,7 +79,6 @@ class Recipe:
     jitter: float = _field(0.0, "largest change of brightness, contrast and saturation, in files", True)
     lighting: float = _field(0.0, "deviation of the change along the axes of ImageNet's colours, in files", True)
     freeze: int = _field(0, "stages, the stem with the first, that keep the weights they began with", True)
-    head_lr: float = _field(1.0, "the rate of a new classifier on given weights, as a multiple of lr", True)
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -95,7 +94,7 @@ class Recipe:
             ("gamma", 0, None), ("muon_lr", 0, None), ("muon_decay", 0, None), ("final_lr", 0, None),
             ("momentum", 0, 1), ("label_smoothing", 0, 1),
             ("ema", 0, 1), ("peak", 0, 1), ("side", 0, None), ("jitter", 0, 1), ("lighting", 0, None),
-            ("freeze", 0, None), ("head_lr", 0, None),
+            ("freeze", 0, None),
         ):  # fmt: skip
             value = getattr(self, name)
             if value < low or (high is not None and value > high):
@@ -208,7 +207,6 @@ _TUNE = dataclasses.replace(  # own images from given weights
     warmup="0it",
     nesterov=True,
     augment="auto",
-    head_lr=10.0,
 )
 
 RECIPES: dict[str, Recipe] = {
@@ -228,20 +226,15 @@ RECIPES: dict[str, Recipe] = {
         ),
         _TUNE,
         dataclasses.replace(  # from the weights of cifar-quick and cifar-hours: docs/decisions/0010-cifar-finetune.md
-            _TUNE, name="cifar-finetune", optimizer="muon", lr=0.1, muon_lr=0.1, augment="pad", head_lr=1.0
+            _TUNE, name="cifar-finetune", optimizer="muon", lr=0.1, muon_lr=0.1, augment="pad"
         ),
     )
 }  # fmt: skip
 
 
-def settled(recipe: Recipe, *, small: bool, new_head: bool) -> Recipe:
-    """What depends on the network and its beginning, decided.
-
-    `augment auto`: small images are seen whole or nearly so, of large ones parts of any scale and shape. `head_lr` is
-    for a new classifier that gets trained features: one that learns together with them goes at their rate.
-    """
-    augment = recipe.augment if recipe.augment != "auto" else "pad" if small else "aspect"
-    return dataclasses.replace(recipe, augment=augment, head_lr=recipe.head_lr if new_head else 1.0)
+def settled(recipe: Recipe, small: bool) -> Recipe:
+    """`augment auto` decided: small images are seen whole or nearly so, of large ones parts of any scale and shape."""
+    return recipe if recipe.augment != "auto" else dataclasses.replace(recipe, augment="pad" if small else "aspect")
 
 
 def recipe_of(name: str | Recipe, /, **changes: Any) -> Recipe:

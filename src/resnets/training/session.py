@@ -23,7 +23,7 @@ from resnets.interop.weights import save_weights
 from resnets.runs import Identity, Run, provenance
 from resnets.spec import Spec
 from resnets.training import checkpoint, distributed, mode
-from resnets.training.beginning import from_weights
+from resnets.training.beginning import fitted, from_weights
 from resnets.training.checkpoint import Checkpoint
 from resnets.training.events import writer_of
 from resnets.training.loop import NotFiniteError, Trainer
@@ -79,10 +79,11 @@ def train(
             "out by --no-test."
         )
     spec = _spec(model, network or {}, images)
+    if weights is not None and not isinstance(model, Spec):
+        spec = fitted(weights, spec, decided=network or {})
     begun = from_weights(weights, spec, images, seed) if weights is not None else None
     images = begun.data if begun else images
-    small = isinstance(images, Images) or spec.stem == "cifar"
-    chosen = settled(chosen, small=small, new_head=begun is not None and begun.new_head)
+    chosen = settled(chosen, small=isinstance(images, Images) or spec.stem == "cifar")
     identity = Identity(spec, images.name, images.digest, chosen, seed, begun.digest if begun else "")
     run = Run(Path(out) / identity.slug)
     tell = say if workers.first and not quiet else mute
