@@ -402,3 +402,11 @@ def test_a_terminal_gets_a_rich_table() -> None:
     shown = text.decode()
     assert "…" not in shown
     assert "[1x1, 16; 3x3, 16; 1x1, 64] x 18" in shown
+
+
+def test_the_help_names_the_sets_that_there_are() -> None:
+    """They are written out there, since reading them would import numpy."""
+    from resnets.cli.options import NAMED
+    from resnets.data.sets import DATASETS
+
+    assert NAMED.split(", ") == list(DATASETS)

@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from resnets.cli.options import (
+    NAMED,
     bad_images_option,
     data_options,
     device_option,
@@ -32,7 +33,7 @@ def evaluate(commands: Commands) -> None:
         usage="%(prog)s [options] RUN_OR_WEIGHTS ...",
     )
     parser.add_argument("paths", nargs="+", help="the folder of a run, or a file of weights", metavar="RUN_OR_WEIGHTS")
-    data_options(parser, None)
+    data_options(parser, None, f"{NAMED}, synthetic[:N] or a folder of class folders")
     bad_images_option(parser)
     view_options(parser)
     parser.add_argument("--network", help="the network in another library's file: resnet20", metavar="NAME")
