@@ -139,7 +139,7 @@ def test_rows_run_by_plain_pytorch_where_that_is_asked_for(tmp_path, run_smoke):
     (config,) = tmp_path.rglob("config.json")
     assert json.loads(config.read_text())["engine"]["engine"] == "plain"
     said = run_smoke("plain-cifar", "--rows", "resnet32*", "--engine", "plain", "--memory", "min", code=2).err
-    assert "engine plain is PyTorch as it is and has no memory mode min" in said
+    assert "engine plain (PyTorch as it is) has no memory mode min" in said
 
 
 def test_a_row_without_room_is_named_with_the_flag_that_makes_it_fit(tmp_path, run_smoke, monkeypatch):
@@ -255,6 +255,11 @@ def test_mistakes_are_one_sentence(run_smoke, words, sentence):
     said = run_smoke(*words, code=2)
     assert sentence in said.err
     assert len(said.err.splitlines()) == 1
+
+
+def test_several_processes_do_not_write_the_same_results(run_smoke, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert "start it without torchrun, and spread rows by --shard" in run_smoke("table1", code=2).err
 
 
 def test_a_bad_budget_is_one_sentence(capsys):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Iterable
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from resnets.data.bad import require_policy
+from resnets.data.progress import Console
 from resnets.errors import UserError
 from resnets.paper import comparison
 from resnets.paper.observations import OBSERVATIONS, verdict
@@ -48,6 +50,8 @@ def reproduce_command(
 ) -> None:
     experiments = experiments_of(names)
     require_policy(bad_images)
+    if os.environ.get("WORLD_SIZE", "1") != "1":
+        raise UserError("reproduce runs a row on one device: start it without torchrun, and spread rows by --shard.")
     pictures = imagenet_in(imagenet) if imagenet is not None else None
     planned = plan(rows_of(experiments, rows, shard), budget_of(budget), seeds, pictures)
     folder = Path(results_folder)
@@ -71,9 +75,13 @@ def _priced(planned: Plan, folder: Path, *how: str) -> dict[Job, float]:
     todo = [job for job in planned.jobs if left[job]]
     prices = {}
     if todo:
-        from resnets.reproduce.pricing import price  # imports torch
+        from resnets.reproduce.pricing import price, require_modes  # imports torch
 
-        prices = {job: price(job, *how) for job in todo}
+        require_modes(*how)
+        with Console().task("timing a few steps of each kind of row", len(todo)) as advance:
+            for job in todo:
+                prices[job] = price(job, *how)
+                advance(1)
     cells, told = [], comparison.common(job.scaled for job in planned.jobs)
     for job in planned.jobs:
         runs = f"{len(left[job])} of {len(job.seeds)}"

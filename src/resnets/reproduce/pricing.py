@@ -31,7 +31,7 @@ from resnets.training.recipe import Recipe
 
 _SHORT, _LONG = 1, 6  # units in each stage; the time of a step is a straight line in their number
 _TIMED = 5  # steps
-_PIXELS = 2**20  # in a batch of these; of larger images fewer, as a step is a straight line in their number too
+_PIXELS = 2**18  # in a batch of these; of larger images fewer, as a step is a straight line in their number too
 _READ = 32  # images in files
 _TESTING = 1 / 3  # of a training step, for as many images
 
@@ -45,9 +45,14 @@ class Price:
     advice: str  # what would make it fit
 
 
+def require_modes(device: str, memory: str, engine: str) -> None:
+    choose(device)
+    mode.check(engine, memory)
+
+
 def price(job: Job, device: str = "auto", memory: str = "auto", engine: str = "auto") -> Price:
     """Of one run of a job, in a memory mode or in the fastest that fits."""
-    mode.check(engine, memory)
+    require_modes(device, memory, engine)
     if engine != "auto":
         memory = "fast"
     place = choose(device)

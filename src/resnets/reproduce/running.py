@@ -59,7 +59,8 @@ def run_seed(
     measured: dict[str, Any] = {"signal": signal(run, images)}
     if isinstance(images, Folder):
         shown, bad = Silent() if quiet else Console(), BadImages(bad_images, warn)
-        measured["tests"] = tested(run, images, job, device, engine, bad=bad, progress=shown)
+        means = "plain" if engine == "plain" else "auto"  # engines of training are no engines of testing
+        measured["tests"] = tested(run, images, job, device, means, bad=bad, progress=shown)
     return results.add(folder, job, run, **measured)
 
 
