@@ -92,7 +92,7 @@ def main() -> int:
     parser.add_argument("--dir", help="a folder to look for the data in")
     parser.add_argument("--images", type=int, default=1000, help="to train on (1000)")
     parser.add_argument("--length", default="10ep", help="of each training (10ep)")
-    parser.add_argument("--seeds", type=int, default=5, help="at least 2 (5)")
+    parser.add_argument("--seeds", type=int, default=4, help="at least 2 (4)")
     parser.add_argument("--runs", type=Path, default=ROOT / "build" / "transfer", help="folder of the runs")
     parser.add_argument("--out", type=Path, help="the result (results/transfer/NETWORK-DATA.json)")
     args = parser.parse_args()
