@@ -47,7 +47,7 @@ tables: $(VENV)/.package
 report: $(VENV)/.package
 	$(BIN)/resnets report results -o report.html
 
-# Ourselves beside other libraries: half an hour on a machine that does nothing else. QUICK=1: two minutes, for a look.
+# Ourselves beside other libraries: about an hour on a machine that does nothing else. QUICK=1: two minutes, for a look.
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks $(if $(QUICK),--quick)
 	$(BIN)/python -m resnets.report.tables

@@ -1,4 +1,4 @@
-"""Measure ourselves beside other libraries: `python -m benchmarks [--quick] [--only step,memory] [--rounds N]`.
+"""Measure ourselves beside other libraries: `python -m benchmarks [--quick] [--only step,memory] [--lines PATTERN]`.
 
 Each line is saved to results/bench/ as soon as it is measured, so an interrupt costs one line. A quick run is only for
 looking and goes to build/bench/.
@@ -10,6 +10,7 @@ import argparse
 import os
 import sys
 import time
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from benchmarks import lines, results, timing
@@ -24,7 +25,7 @@ from resnets.text import clock, print_table
 Plan = list[tuple[str, Line, int]]  # section, line, rounds
 
 
-def plan(only: str | None, quick: bool, rounds: int | None) -> Plan:
+def plan(only: str | None, quick: bool, rounds: int | None, pattern: str = "*") -> Plan:
     names = only.split(",") if only else list(SECTIONS)
     for name in names:
         if name not in SECTIONS:
@@ -35,8 +36,12 @@ def plan(only: str | None, quick: bool, rounds: int | None) -> Plan:
     for name in names:
         section = SECTIONS[name]
         for line in section.quick if quick else section.lines:
+            if not fnmatchcase(line.name, pattern):
+                continue
             usual = line.rounds or section.rounds
             found.append((name, line, rounds or (min(usual, lines.QUICK_ROUNDS) if quick else usual)))
+    if not found:
+        raise UserError(f"no line has a name like {pattern!r}; lines are named as in the tables: 'preresnet1001*'.")
     return found
 
 
@@ -86,6 +91,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="small nets and few rounds, two minutes")
     parser.add_argument("--only", metavar="SECTIONS", help=f"some of {','.join(SECTIONS)}")
+    parser.add_argument("--lines", metavar="PATTERN", default="*", help="only lines whose name fits a shell pattern")
     parser.add_argument("--rounds", type=int, help="for every line")
     parser.add_argument("--threads", type=int, help="of every contestant; as many as torch takes by default")
     parser.add_argument("--out", type=Path, help="folder of results, instead of results/ (quick: build/)")
@@ -94,7 +100,7 @@ def main() -> int:
     if args.threads:
         os.environ["OMP_NUM_THREADS"] = str(args.threads)
     try:
-        work = plan(args.only, args.quick, args.rounds)
+        work = plan(args.only, args.quick, args.rounds, args.lines)
         run(work, out)
     except UserError as error:
         print(f"benchmarks: {error}", file=sys.stderr)

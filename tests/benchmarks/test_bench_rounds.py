@@ -108,6 +108,10 @@ def test_the_plan():
     assert {section for section, _, _ in quick} == set(table.SECTIONS) - {"race", "large"}  # which take minutes
     assert max(rounds for _, _, rounds in quick) <= 3
     assert {rounds for _, _, rounds in command.plan("step,data", False, 5)} == {5}
+    [(section, line, _)] = command.plan("memory", False, None, "*1001*128")
+    assert (section, line.net, line.batch) == ("memory", "preresnet1001", 128)
+    with pytest.raises(UserError, match="no line has a name like 'resnet7'"):
+        command.plan(None, False, None, "resnet7")
     with pytest.raises(UserError, match="did you mean memory"):
         command.plan("memori", False, None)
     with pytest.raises(UserError, match="at least 1"):
