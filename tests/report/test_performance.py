@@ -57,7 +57,7 @@ def test_steps_show_speeds_and_the_share_of_the_convolutions(tmp_path):
     assert "| times as fast as timm | ours, plain PyTorch | ours, fast | keras |" in page
     assert "| a net | 1.00 (0.90 to 1.00) | 2.00 | - | 0.25 | 0.25 (0.23 to 0.25) | 0.50 |" in page
     assert "keras: keras is not installed (a net)." in page
-    assert "*3 rounds; A CPU with 2 cores; torch 2.13.0; timm 1.0.30; commit 0123456789; 2026-01-02.*" in page
+    assert "*rounds: 3; A CPU with 2 cores; torch 2.13.0; timm 1.0.30; commit 0123456789; 2026-01-02.*" in page
 
 
 def test_memory_shows_peaks_and_what_they_cost(tmp_path):

@@ -14,7 +14,7 @@ _MARKS = {"basic": "o-", "bottleneck": "s--"}
 
 
 def draw(results: Path) -> Path | None:
-    """A step's time, its peak memory and the time to build against depth; None where depth was not measured."""
+    """Times of a step, of building and of the first step, and peak memory; None where depth was not measured."""
     section = lines(results, "depth")
     if not section:
         return None
@@ -24,8 +24,8 @@ def draw(results: Path) -> Path | None:
         raise UserError("drawing the cost of depth needs the extra: pip install 'resnets[plot]'.") from None
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(10, 3.8), layout="constrained")
-    axes: Any = figure.subplots(1, 3)
+    figure = Figure(figsize=(9, 6.4), layout="constrained")
+    axes: Any = figure.subplots(2, 2).flat
     for axis, (key, title) in zip(axes, PANELS.items(), strict=True):
         for (block, mode), points in series(section, key).items():
             axis.plot(*points, _MARKS.get(block, "^:"), color=_COLOURS[mode], label=f"{mode}, {block}", markersize=4)
@@ -43,6 +43,7 @@ PANELS = {
     "seconds": "time of a step, the first = 1",
     "peak": "peak memory, GiB",
     "build": "time to build, the first = 1",
+    "first": "time of the first step, the first = 1",
 }
 
 

@@ -137,7 +137,7 @@ def origin(section: Mapping[str, Line]) -> str:
         return ", ".join(dict.fromkeys(str(read(line)) for line in section.values()))
 
     parts = [
-        f"{all_of(lambda line: line['rounds'])} rounds",
+        f"rounds: {all_of(lambda line: line['rounds'])}",
         all_of(lambda line: f"{line['machine']['cpu']} with {line['machine']['cores']} cores"),
         *(
             f"{name} {found}"
