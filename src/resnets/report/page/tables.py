@@ -136,7 +136,7 @@ def glance(gathered: Gathered) -> Html:
         found = gathered.found[budget]
         lines["rows with results"].append(f"{len(every & set(found))} of {len(every)}")
         judged = [told.verdict for told in verdicts(found)]
-        lines["observations"].append(", ".join(f"{judged.count(word)} {word}" for word in VERDICTS))
+        lines["observations"].append(", ".join(f"{word}: {judged.count(word)}" for word in VERDICTS))
         for experiment in TABLES:
             values = [f"{c.value:+.2f} ({c.rows} rows, {c.data})" for c in correlations(experiment, found)]
             line = lines.setdefault(f"rank correlation, {experiment.where}", [])
