@@ -35,10 +35,21 @@ void prepare(jpeg_decompress_struct& image, Errors& errors) {
     errors.manager.output_message = quiet;
 }
 
-// A picture whose header is to be read, from where `errors.back` was set.
-void begin(jpeg_decompress_struct& image, const uint8_t* data, std::size_t bytes) {
+// Whether the picture did what `body` says of it; not, if libjpeg leaves it on the way.
+template <typename Body>
+bool with_picture(const uint8_t* data, std::size_t bytes, Body body) {
+    jpeg_decompress_struct image;
+    Errors errors;
+    prepare(image, errors);
+    if (setjmp(errors.back)) {
+        jpeg_destroy_decompress(&image);
+        return false;
+    }
     jpeg_create_decompress(&image);
     jpeg_mem_src(&image, const_cast<uint8_t*>(data), static_cast<unsigned long>(bytes));
+    const bool done = body(image);
+    jpeg_destroy_decompress(&image);
+    return done;
 }
 
 bool usual(const jpeg_decompress_struct& image) {
@@ -50,58 +61,42 @@ bool usual(const jpeg_decompress_struct& image) {
 // The size of a usual picture: of colours that libjpeg turns into RGB, and without EXIF, which may want it turned.
 // Whether it is one.
 extern "C" int jpeg_size(const uint8_t* data, std::size_t bytes, int* width, int* height) {
-    jpeg_decompress_struct image;
-    Errors errors;
-    prepare(image, errors);
-    if (setjmp(errors.back)) {
-        jpeg_destroy_decompress(&image);
-        return 0;
-    }
-    begin(image, data, bytes);
-    jpeg_save_markers(&image, JPEG_APP0 + 1, 4);
-    jpeg_read_header(&image, TRUE);
-    bool fits = usual(image);
-    for (jpeg_saved_marker_ptr marker = image.marker_list; marker; marker = marker->next)
-        if (marker->data_length >= 4 && std::memcmp(marker->data, "Exif", 4) == 0) fits = false;
-    *width = static_cast<int>(image.image_width);
-    *height = static_cast<int>(image.image_height);
-    jpeg_destroy_decompress(&image);
-    return fits;
+    return with_picture(data, bytes, [=](jpeg_decompress_struct& image) {
+        jpeg_save_markers(&image, JPEG_APP0 + 1, 4);
+        jpeg_read_header(&image, TRUE);
+        *width = static_cast<int>(image.image_width);
+        *height = static_cast<int>(image.image_height);
+        for (jpeg_saved_marker_ptr marker = image.marker_list; marker; marker = marker->next)
+            if (marker->data_length >= 4 && std::memcmp(marker->data, "Exif", 4) == 0) return false;
+        return usual(image);
+    });
 }
 
 // The rectangle of width x height from (left, top), in RGB, of the picture shrunk by 1, 2, 4 or 8, which is then of
 // wide x high pixels. Whether it was done.
 extern "C" int jpeg_part(const uint8_t* data, std::size_t bytes, int shrink, int wide, int high, int left, int top,
                          int width, int height, uint8_t* out) {
-    jpeg_decompress_struct image;
-    Errors errors;
-    prepare(image, errors);
-    if (setjmp(errors.back)) {
-        jpeg_destroy_decompress(&image);
-        return 0;
-    }
-    begin(image, data, bytes);
-    jpeg_read_header(&image, TRUE);
-    image.out_color_space = JCS_RGB;
-    image.scale_num = 1;
-    image.scale_denom = static_cast<unsigned>(shrink);
-    if (usual(image)) jpeg_start_decompress(&image);
-    const bool fits = usual(image) && static_cast<int>(image.output_width) == wide &&
-                      static_cast<int>(image.output_height) == high && left >= 0 && top >= 0 && width > 0 &&
-                      height > 0 && width <= wide - left && height <= high - top;
-    if (fits) {
-        // Colours are interpolated from their neighbours: with one block more on each side the edges are those of the whole.
+    if (left < 0 || top < 0 || width <= 0 || height <= 0 || width > wide - left || height > high - top) return 0;
+    return with_picture(data, bytes, [=](jpeg_decompress_struct& image) {
+        jpeg_read_header(&image, TRUE);
+        if (!usual(image)) return false;
+        image.out_color_space = JCS_RGB;
+        image.scale_num = 1;
+        image.scale_denom = static_cast<unsigned>(shrink);
+        jpeg_start_decompress(&image);
+        if (static_cast<int>(image.output_width) != wide || static_cast<int>(image.output_height) != high) return false;
+        // Colours are interpolated from their neighbours: a block more on each side makes the edges those of the whole.
         JDIMENSION from = static_cast<JDIMENSION>(left > MARGIN ? left - MARGIN : 0);
         JDIMENSION columns = static_cast<JDIMENSION>(wide - left - width > MARGIN ? left + width + MARGIN : wide) - from;
         jpeg_crop_scanline(&image, &from, &columns);  // moves `from` to the left, to where a block begins
         const std::size_t before = 3 * (static_cast<std::size_t>(left) - from), row = 3 * static_cast<std::size_t>(width);
-        JSAMPARRAY lines = (*image.mem->alloc_sarray)(reinterpret_cast<j_common_ptr>(&image), JPOOL_IMAGE, 3 * columns, LINES);
+        JSAMPARRAY lines =
+            (*image.mem->alloc_sarray)(reinterpret_cast<j_common_ptr>(&image), JPOOL_IMAGE, 3 * columns, LINES);
         if (top > 0) jpeg_skip_scanlines(&image, static_cast<JDIMENSION>(top));
         for (int y = 0; y < height;) {
             const int some = static_cast<int>(jpeg_read_scanlines(&image, lines, LINES));
             for (int i = 0; i < some && y < height; i++, y++) std::memcpy(out + y * row, lines[i] + before, row);
         }
-    }
-    jpeg_destroy_decompress(&image);
-    return fits;
+        return true;
+    });
 }
