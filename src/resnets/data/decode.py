@@ -95,9 +95,7 @@ class Opened:
 
     def smaller(self, least: tuple[float, float]) -> tuple[int, int]:
         """The upright size of a copy that is perhaps smaller, but not than `least`, a width and height."""
-        width, height = self.size
-        shrink = self._shrink(least)
-        return -(-width // shrink), -(-height // shrink)
+        return _shrunk(self.size, self._shrink(least))
 
     def pixels(
         self, least: tuple[float, float] | None = None, room: Room | None = None, box: Box | None = None
@@ -117,7 +115,7 @@ class Opened:
                 array = np.asarray(_rgb(self.image))
             if self.orientation > 1:
                 array = np.asarray(Image.fromarray(array).transpose(_TURNED[self.orientation]))
-            return array if box is None else array[box.top : box.top + box.height, box.left : box.left + box.width]
+            return array if box is None else box.of(array)
 
     def _upright(self, size: tuple[int, int]) -> tuple[int, int]:
         return (size[1], size[0]) if self.orientation >= 5 else size
@@ -131,7 +129,7 @@ class Opened:
 
     def _part(self, shrink: int, room: Room, box: Box | None) -> Pixels | None:
         """By a decoder that stops where the part does, if it can."""
-        decoder, size = jpeg.load(), (-(-self.size[0] // shrink), -(-self.size[1] // shrink))
+        decoder, size = jpeg.load(), _shrunk(self.size, shrink)
         box = box or Box(0, 0, *size)
         count = 3 * box.width * box.height
         out = room.of(count)
@@ -143,7 +141,7 @@ class Opened:
         """The whole by simplejpeg, if there is one and it is a JPEG of a kind that it knows."""
         if not _simplejpeg() or self.image.format != "JPEG" or self.image.mode not in ("RGB", "L"):
             return None
-        width, height = (-(-length // shrink) for length in self.stored)
+        width, height = _shrunk(self.stored, shrink)
         try:
             return _simplejpeg().decode_jpeg(
                 self.data, "RGB", False, False, min_height=height, min_width=width, buffer=room.of(3 * height * width)
@@ -200,6 +198,11 @@ def _orientation(image: Image.Image) -> int:
     except (SyntaxError, ValueError, TypeError, KeyError, IndexError, struct.error, OSError):
         return 1
     return found if found in _TURNED else 1
+
+
+def _shrunk(size: tuple[int, int], shrink: int) -> tuple[int, int]:
+    """As libjpeg rounds: up."""
+    return -(-size[0] // shrink), -(-size[1] // shrink)
 
 
 def _rgb(image: Image.Image) -> Image.Image:

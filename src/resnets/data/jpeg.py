@@ -31,6 +31,9 @@ class Box(NamedTuple):
     width: int
     height: int
 
+    def of(self, pixels: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+        return pixels[self.top : self.top + self.height, self.left : self.left + self.width]
+
 
 class Jpeg:
     """The compiled functions."""
@@ -83,8 +86,7 @@ def _right(jpeg: Jpeg) -> bool:
     x, y = np.mgrid[:50, :40]
     Image.fromarray(np.stack([4 * x, 5 * y, x + y], 2).astype(np.uint8)).save(file, "JPEG")
     data, box, out = file.getvalue(), Box(17, 20, 9, 21), np.empty(3 * 9 * 21, np.uint8)
-    whole = np.asarray(Image.open(file))
-    wanted = whole[box.top : box.top + box.height, box.left : box.left + box.width]
+    wanted = box.of(np.asarray(Image.open(file)))
     return (
         jpeg.size(data) == (40, 50)
         and jpeg.part(data, 1, (40, 50), box, out)
