@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from resnets.report import aims
 from resnets.report.ratios import Line, Spread, lines, ratio, reason, values
 
-GIB = 2**30
+GIB, MIB = 2**30, 2**20
 NOT_YET = "Not measured yet: `make bench` measures it, and `make tables` puts it here."
 LABELS = {
     "fast": "ours, fast",
@@ -164,4 +165,24 @@ def _aims(results: Path) -> str:
     return markdown(["what", "at least", "then", "measured", "met"], aims.rows(results))
 
 
-TABLES: dict[str, Callable[[Path], str]] = {"bench-aims": _aims, **{f"bench-{name}": _page(name) for name in SECTIONS}}
+def _epoch(results: Path) -> str:
+    """Memory along an epoch of files: `benchmarks.epoch`."""
+    path = results / "bench" / "epoch.json"
+    if not path.exists():
+        return "Not measured yet: `python -m benchmarks.epoch` measures it."
+    told = json.loads(path.read_text())
+    _, indexed, *along = told["points"]
+    rows = [
+        [f"{point['images']:,}", *(f"{size / MIB:.0f}" for size in (point["training"], sum(point["decoders"])))]
+        for point in (indexed, *along)
+    ]
+    header = ["images seen", "the process that trains, MiB", f"decoders ({told['decoders']}), MiB"]
+    where = f"*{told['files']:,} files; commit {(told['commit'] or 'unknown')[:10]}; {told['began'][:10]}.*"
+    return f"{markdown(header, rows)}\n\n{where}"
+
+
+TABLES: dict[str, Callable[[Path], str]] = {
+    "bench-aims": _aims,
+    "bench-epoch": _epoch,
+    **{f"bench-{name}": _page(name) for name in SECTIONS},
+}
