@@ -12,7 +12,7 @@ import pytest
 
 from resnets import runs
 from resnets.errors import UserError
-from resnets.runs import Identity, Run, Summary, provenance
+from resnets.runs import Identity, Run, Summary, provenance, without_folders
 from resnets.training.recipe import LATER, RECIPES, Recipe, recipe_of
 from resnets.zoo import NETWORKS, spec_of
 
@@ -277,6 +277,23 @@ def git(folder, *words):
     identity = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
     done = subprocess.run(["git", *identity, *words], cwd=folder, capture_output=True, text=True, check=True)
     return done.stdout.strip()
+
+
+@pytest.mark.parametrize(
+    ("command", "published"),
+    [
+        ("resnets train resnet20 --out /home/alice/runs --seed 3", "resnets train resnet20 --out runs --seed 3"),
+        ("resnets train resnet20 --out=/home/alice/runs --lr=0.1", "resnets train resnet20 --out=runs --lr=0.1"),
+        (
+            "resnets train resnet20 --data '~/my pictures' --out runs/a",
+            "resnets train resnet20 --data 'my pictures' --out runs/a",
+        ),
+        ("resnets train resnet50 --data imagenet:/sets/imagenet/", "resnets train resnet50 --data imagenet:imagenet"),
+        ("(Python)", "(Python)"),
+    ],
+)
+def test_a_published_command_has_no_folders_of_a_machine(command, published):
+    assert without_folders(command) == published
 
 
 def test_the_commit_is_that_of_the_source_with_a_plus_where_it_was_changed(tmp_path, monkeypatch):

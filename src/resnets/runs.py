@@ -107,6 +107,13 @@ class Run:
         return self._read(self.result_path) if self.result_path.exists() else None
 
     @property
+    def origin(self) -> dict[str, Any]:
+        """Provenance as it may be published: folders of the machine it began on stay behind."""
+        config = self.config
+        kept = {key: config[key] for key in ("command", "commit", "versions", "machine", "began")}
+        return {**kept, "command": without_folders(kept["command"])}
+
+    @property
     def exists(self) -> bool:
         return self.config_path.exists()
 
@@ -219,6 +226,13 @@ def provenance() -> dict[str, Any]:
 
 
 _COMMANDS = ("resnets", "__main__.py")
+
+
+def without_folders(command: str) -> str:
+    """A command with only the last part of paths that begin at the root or at home: they mean nothing elsewhere."""
+    words = shlex.split(command)
+    kept = [re.sub(r"^((?:[^/~]*[=:])?)[/~].*?([^/]*)/?$", r"\1\2", word) for word in words]
+    return command if kept == words else shlex.join(kept)
 
 
 def _version(name: str) -> str | None:

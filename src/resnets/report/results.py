@@ -43,11 +43,10 @@ def _summary(errors: list[float]) -> dict[str, Any]:
 
 
 def _entry(run: Run) -> dict[str, Any]:
-    config = run.config
     return {
         "seed": run.identity.seed,
         "result": run.result,
-        **{key: config[key] for key in ("command", "commit", "versions", "machine", "began")},
+        **run.origin,
         "curves": {kind: [list(axis) for axis in _thin(*points)] for kind, points in series(run).items()},
     }
 

@@ -27,8 +27,6 @@ from resnets.runs import Run
 from resnets.text import count
 from resnets.zoo import spec_of
 
-_FROM = ("command", "commit", "began", "versions", "machine")  # of a run's config, as provenance
-
 
 def ship(run: Run, folder: Path | None = None) -> str:
     """Add a run's network to those in the package; its name."""
@@ -42,7 +40,7 @@ def ship(run: Run, folder: Path | None = None) -> str:
             f"{run.path} is not the {identity.spec.name} that its name says; only named networks are shipped."
         )
     name = f"{identity.spec.name}.{identity.data}"
-    origin = {"run": run.path.name, **{key: run.config.get(key) for key in _FROM}}
+    origin = {"run": run.path.name, **run.origin}
     kept = {k: v for k, v in read_metadata(run.weights).items() if k != "format" and not k.startswith("resnets.")}
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.safetensors"
@@ -58,7 +56,7 @@ def ship(run: Run, folder: Path | None = None) -> str:
 
 def card(name: str, run: Run, result: dict[str, Any], size: int, digest: str) -> str:
     """What a user must know: data, recipe, error, limits, licence, hash."""
-    identity, config, test = run.identity, run.config, result["test"]
+    identity, origin, test = run.identity, run.origin, result["test"]
     spec, recipe = identity.spec, identity.recipe
     score = Score(test["images"], test["wrong"], test["loss"])
     papers = beside(spec, identity.data)
@@ -72,8 +70,8 @@ def card(name: str, run: Run, result: dict[str, Any], size: int, digest: str) ->
         f"- Network: {spec.name}, {spec.depth} layers, {spec.num_classes} classes ({', '.join(classes)}).",
         f"- Data: {identity.data}, sha256 of pixels and labels {identity.digest}.",
         f"- Recipe: `{recipe.name}`, {recipe.length}, batch {recipe.batch}, seed {identity.seed}, "
-        f"{count(result['steps'])} steps; `{config['command']}` at commit {config['commit']}, torch "
-        f"{config['versions']['torch']}, {config['machine']['cpu']}.",
+        f"{count(result['steps'])} steps; `{origin['command']}`, begun at commit {origin['commit']}, torch "
+        f"{origin['versions']['torch']}, {origin['machine']['cpu']}.",
         f"- Test: {score}.{f' Beside it, {papers}.' if papers else ''}",
         f"- Limits: made for pictures of {side}x{side} pixels like those it was trained on. Every picture gets"
         " one of its classes; its probabilities have not been calibrated, and it was not tested on other data, against"
