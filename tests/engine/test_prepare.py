@@ -151,8 +151,8 @@ def test_what_torch_compile_cannot_do_is_a_sentence(monkeypatch):
     [
         ({"engine": "quick"}, "engine"),
         ({"memory": "low"}, "memory"),
-        ({"engine": "plain", "memory": "lean"}, "engine='plain' is PyTorch as it is"),
-        ({"engine": "compiled", "memory": "min"}, "engine='compiled' is the units by torch.compile"),
+        ({"engine": "plain", "memory": "lean"}, r"engine plain \(PyTorch as it is\) has no memory mode lean"),
+        ({"engine": "compiled", "memory": "min"}, "has no memory mode min; choose engine auto"),
         ({"memory": "auto"}, "memory='auto' needs to know the batch"),
     ],
 )

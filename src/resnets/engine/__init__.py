@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from resnets.errors import UserError, one_of
+
 if TYPE_CHECKING:
     from resnets.engine.frozen import freeze
     from resnets.engine.prepared import prepare
@@ -20,7 +22,7 @@ MODES = {  # of memory in training, the fastest first
     "min": "lean, and the units are run again in segments, of which only the inputs are kept",
 }
 
-__all__ = ["ENGINES", "MODES", "freeze", "prepare"]
+__all__ = ["ENGINES", "MODES", "freeze", "prepare", "require_mode"]
 _WHERE = {"freeze": "resnets.engine.frozen", "prepare": "resnets.engine.prepared"}  # what imports torch
 
 
@@ -28,3 +30,13 @@ def __getattr__(name: str) -> Any:
     if name not in _WHERE:
         raise AttributeError(f"module 'resnets.engine' has no attribute {name!r}")
     return getattr(importlib.import_module(_WHERE[name]), name)
+
+
+def require_mode(engine: str, memory: str) -> None:
+    """Refuse words that name nothing, and modes that an engine does not have."""
+    if engine not in ENGINES:
+        raise one_of("engine", engine, ENGINES)
+    if memory not in (*MODES, "auto"):
+        raise one_of("memory", memory, [*MODES, "auto"])
+    if engine != "auto" and memory in ("lean", "min"):
+        raise UserError(f"engine {engine} ({ENGINES[engine]}) has no memory mode {memory}; choose engine auto.")

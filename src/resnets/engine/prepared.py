@@ -9,14 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from resnets.engine import ENGINES, MODES
+from resnets.engine import require_mode
 from resnets.engine.again import Again
 from resnets.engine.available import available
 from resnets.engine.lean import lean_act
 from resnets.engine.memory import fastest, segments
 from resnets.engine.native.unit import NativeUnit
 from resnets.engine.plan import Choice, choose
-from resnets.errors import UserError, one_of
+from resnets.errors import UserError
 from resnets.nn import ResNet
 
 
@@ -35,12 +35,7 @@ def prepare(
     (and the `size` of the images, if it is not the papers'). In evaluation and without gradients `net` itself is run.
     State dicts are those of `net`. Hooks on layers inside a unit are called by "plain" alone.
     """
-    if engine not in ENGINES:
-        raise one_of("engine", engine, ENGINES)
-    if memory not in (*MODES, "auto"):
-        raise one_of("memory", memory, [*MODES, "auto"])
-    if engine != "auto" and memory in ("lean", "min"):
-        raise UserError(f"engine={engine!r} is {ENGINES[engine]}; leave out memory={memory!r}, or take engine='auto'.")
+    require_mode(engine, memory)
     if engine == "plain":
         return net
     if engine == "compiled":

@@ -11,6 +11,7 @@ from typing import Any
 
 from resnets.data.bad import require_policy
 from resnets.data.progress import Console
+from resnets.engine import require_mode
 from resnets.errors import UserError
 from resnets.paper import comparison
 from resnets.paper.observations import OBSERVATIONS, verdict
@@ -69,18 +70,20 @@ def reproduce_command(
 # --- plan and price ---------------------------------------------------------------------------
 
 
-def _priced(planned: Plan, folder: Path, *how: str) -> dict[Job, float]:
+def _priced(planned: Plan, folder: Path, device: str, memory: str, engine: str) -> dict[Job, float]:
     """Print what each row will take; of those that fit into memory and are not finished return the seconds of a run."""
     left = {job: [s for s in job.seeds if s not in results.seeds_done(folder, job)] for job in planned.jobs}
     todo = [job for job in planned.jobs if left[job]]
     prices = {}
     if todo:
-        from resnets.reproduce.pricing import price, require_modes  # imports torch
+        from resnets.engine.device import choose  # imports torch
+        from resnets.reproduce.pricing import price
 
-        require_modes(*how)
+        choose(device)  # refused before the bar begins
+        require_mode(engine, memory)
         with Console().task("timing a few steps of each kind of row", len(todo)) as advance:
             for job in todo:
-                prices[job] = price(job, *how)
+                prices[job] = price(job, device, memory, engine)
                 advance(1)
     cells, told = [], comparison.common(job.scaled for job in planned.jobs)
     for job in planned.jobs:

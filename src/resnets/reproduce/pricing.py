@@ -24,7 +24,6 @@ from resnets.reproduce.images import smaller
 from resnets.reproduce.plan import CIFAR_SIDE, Job
 from resnets.reproduce.protocols import cost
 from resnets.spec import Spec
-from resnets.training import mode
 from resnets.training.feed import views_of
 from resnets.training.loop import Trainer
 from resnets.training.recipe import Recipe
@@ -45,14 +44,8 @@ class Price:
     advice: str  # what would make it fit
 
 
-def require_modes(device: str, memory: str, engine: str) -> None:
-    choose(device)
-    mode.check(engine, memory)
-
-
 def price(job: Job, device: str = "auto", memory: str = "auto", engine: str = "auto") -> Price:
     """Of one run of a job, in a memory mode or in the fastest that fits."""
-    require_modes(device, memory, engine)
     if engine != "auto":
         memory = "fast"
     place = choose(device)

@@ -8,25 +8,13 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from resnets.engine import ENGINES, MODES
 from resnets.engine.available import available
 from resnets.engine.memory import Forecast, fastest, forecast
 from resnets.engine.prepared import Prepared
-from resnets.errors import UserError, one_of
 from resnets.runs import Run
 from resnets.spec import Spec
 from resnets.training.distributed import Workers
 from resnets.training.recipe import Recipe
-
-
-def check(engine: str, memory: str) -> None:
-    """Refuse words that name nothing, and modes that an engine does not have."""
-    if engine not in ENGINES:
-        raise one_of("engine", engine, ENGINES)
-    if memory not in (*MODES, "auto"):
-        raise one_of("memory", memory, [*MODES, "auto"])
-    if engine != "auto" and memory in ("lean", "min"):
-        raise UserError(f"engine {engine} ({ENGINES[engine]}) has no memory mode {memory}; choose engine auto.")
 
 
 def began(run: Run) -> str | None:

@@ -17,6 +17,7 @@ from resnets.atomic import write_atomically, write_error
 from resnets.data import load_or_open
 from resnets.data.folder import Folder
 from resnets.data.images import Images
+from resnets.engine import require_mode
 from resnets.engine.allocator import keep_freed_memory
 from resnets.errors import DivergedError, UserError
 from resnets.interop.weights import save_weights
@@ -70,7 +71,7 @@ def train(
     (`error`) or not (`skip`).
     """
     chosen = recipe_of(recipe, **changes)
-    mode.check(engine, memory)
+    require_mode(engine, memory)
     workers, place = distributed.start(device)
     images = load_or_open(data, data_dir) if isinstance(data, str) else data
     if test and isinstance(images, Folder) and images.test is None and not chosen.validation:
