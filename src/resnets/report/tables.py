@@ -25,9 +25,11 @@ def cifar(results: Path) -> str:
     lines = ["| network | data | recipe | test error, ours | the papers' |", "|---|---|---|---|---|"]
     for path in sorted((results / "cifar").glob("*.json")):
         result: dict[str, Any] = json.loads(path.read_text())
-        errors = tuple(run["result"]["test"]["error"] for run in result["runs"])
+        tests = [run["result"]["test"] for run in result["runs"]]
         spec, data = Spec.from_dict(result["network"]), result["data"]["name"]
-        ours = f"[{Summary(errors)}](results/cifar/{path.name})"
+        # Of several runs the spread is over seeds; of one it can only be over test images.
+        said = Summary(tuple(test["error"] for test in tests)) if len(tests) > 1 else _with_interval(tests[0])
+        ours = f"[{said}](results/cifar/{path.name})"
         lines.append(f"| {spec.name} | {data} | `{result['recipe']['name']}` | {ours} | {beside(spec, data) or '-'} |")
     return "\n".join(lines)
 
@@ -37,13 +39,17 @@ def imagenet(results: Path) -> str:
     lines = ["| network | data | views | top-1 error | top-5 error |", "|---|---|---|---|---|"]
     for path in sorted((results / "imagenet").glob("*.json")):
         result: dict[str, Any] = json.loads(path.read_text())
-        cells = [
-            f"{s['error']:.2f} % ({s['interval'][0]:.1f} to {s['interval'][1]:.1f})" for s in (result, result["top5"])
-        ]
+        cells = [_with_interval(score) for score in (result, result["top5"])]
         data = f"{Path(result['data']).name}, {result['images']} pictures"
         link = f"[{result['network']['name']}](../results/imagenet/{path.name})"
         lines.append(f"| {link} | {data} | {result['views']} | {cells[0]} | {cells[1]} |")
     return "\n".join(lines)
+
+
+def _with_interval(score: dict[str, Any]) -> str:
+    """An error and its 95 % interval."""
+    low, high = score["interval"]
+    return f"{score['error']:.2f} % ({low:.1f} to {high:.1f})"
 
 
 def transfer(results: Path) -> str:
