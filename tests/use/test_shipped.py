@@ -15,7 +15,7 @@ from resnets.interop import pretrained
 
 RESULTS = Path(__file__).parents[2] / "results" / "cifar"
 ORIGIN = ("command", "commit", "began", "versions", "machine")
-NAMES = ("preresnet20.cifar10",)
+NAMES = ("preresnet20.cifar10", "resnet20.cifar10")
 
 
 def published(name):
