@@ -64,3 +64,10 @@ def test_it_is_created_without_a_connection(monkeypatch):
     monkeypatch.setattr(socket, "socket", refused)
     net = resnets.create("preresnet20.cifar10", pretrained=True)
     assert (net.spec.name, net.spec.num_classes) == ("preresnet20", 10)
+
+
+def test_a_name_that_is_not_shipped_is_told_those_that_are(capsys):
+    assert main(["eval", "preresnet110.cifar10"]) == 2
+    assert f"no pretrained 'preresnet110.cifar10': this version of the package ships {', '.join(NAMES)}." in (
+        capsys.readouterr().err
+    )

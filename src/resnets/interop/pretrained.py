@@ -45,6 +45,7 @@ def file_of(name: str) -> Path:
 
 
 def located(word: str) -> Path:
-    """A path as it is, unless nothing is there and the word names a pretrained network."""
-    path = Path(word)
-    return file_of(word) if not path.exists() and word in index() else path
+    """A path as it is, unless nothing is there and the word is made like the names of the pretrained networks."""
+    path, data = Path(word), {name.partition(".")[2] for name in index()}
+    named = word.partition(".")[2] in data
+    return file_of(word) if named and not path.exists() else path
