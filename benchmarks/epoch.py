@@ -83,6 +83,18 @@ def epoch(tree: Path, batch: int, decoders: int, side: int = 32) -> Iterator[dic
         feed.close()
 
 
+def measured(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Memory along the epoch of a tree that is there only so long; each point is also printed."""
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(dir=args.tmp) as folder:
+        print(f"making {args.files:,} names of {PICTURES:,} pictures", flush=True)
+        linked(Path(folder), args.files)
+        for point in epoch(Path(folder) / "tree", args.batch, args.decoders):
+            sizes = " ".join(f"{size / 2**20:.1f}" for size in (point["training"], *point["decoders"]))
+            print(f"{time.monotonic() - began:6.0f} s  {point['images']:9,} images  {sizes} MiB", flush=True)
+            yield point
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--files", type=int, default=1_281_167, help="in the tree (1281167)")
@@ -93,15 +105,10 @@ def main() -> int:
     args = parser.parse_args()
     told = {**provenance(), "command": shlex.join(["python", "-m", "benchmarks.epoch", *sys.argv[1:]])}
     torch.set_num_threads(1)
-    began, points = time.monotonic(), []
-    with tempfile.TemporaryDirectory(dir=args.tmp) as folder:
-        print(f"making {args.files:,} names of {PICTURES:,} pictures", flush=True)
-        linked(Path(folder), args.files)
-        for point in epoch(Path(folder) / "tree", args.batch, args.decoders):
-            points.append(point)
-            sizes = [size / 2**20 for size in (point["training"], *point["decoders"])]
-            spent = time.monotonic() - began
-            print(f"{spent:6.0f} s  {point['images']:9,} images  {' '.join(f'{s:.1f}' for s in sizes)} MiB", flush=True)
+    try:
+        points = list(measured(args))
+    except KeyboardInterrupt:  # the tree is gone again, and nothing is written
+        return 130
     found = {"files": args.files, "batch": args.batch, "decoders": args.decoders, "points": points}
     write_atomically(args.out, (json.dumps({**found, **told}, indent=1) + "\n").encode())
     return 0
