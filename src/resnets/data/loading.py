@@ -7,8 +7,11 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import threading
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -82,7 +85,7 @@ def looked_at(views: Dataset[Found], wanted: Iterable[Any], workers: int) -> Ite
         num_workers=workers,
         prefetch_factor=4 if workers else None,
         collate_fn=_as_it_is,
-        worker_init_fn=_begin,
+        worker_init_fn=partial(_begin, os.getpid()),
     )
     stream = iter(loader)
     try:
@@ -96,10 +99,18 @@ def _as_it_is(found: Found) -> Found:
     return found
 
 
-def _begin(number: int) -> None:
-    """Ctrl-C is for the process that trains; it ends its workers when it is ready to."""
+def _begin(parent: int, number: int) -> None:
+    """Ctrl-C is for the process that trains; it ends its workers when it is ready to, and they end with it."""
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _end_with(parent: int) -> None:
+    """torch's own watch waits for what is on its way to be read, which nobody does after a kill."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(1)
 
 
 def usual_workers(device: torch.device) -> int:
