@@ -1,6 +1,8 @@
 """Pieces from workers are those from this process, in order, whatever the number of workers."""
 
 import os
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -63,3 +65,30 @@ def test_a_bad_image_is_told_by_place(files):
     assert piece.faults == {1: "is empty", 4: "cannot be read (No such file or directory)"}
     assert not piece.pixels[[1, 4]].any()
     assert piece.pixels[[0, 2, 3, 5]].any((1, 2, 3)).all()
+
+
+def test_workers_end_with_a_process_that_is_killed(tmp_path):
+    """What a worker has looked at is too large for a pipe that nobody reads: it must not wait for that."""
+    tree(tmp_path, each=12)
+    code = f"""
+import os, numpy as np
+from resnets.data.folder import open_folder
+from resnets.data.loading import Views, looked_at, pieces
+from resnets.data.views import View
+files = open_folder({str(tmp_path)!r}).train
+views = Views(View("scale", 128, (140, 150), "random"), 0)
+with looked_at(views, pieces(files, [(0, np.arange(36))] * 50), 1) as stream:
+    next(stream)
+    print(stream._workers[0].pid, flush=True)
+    input()
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as run:
+        worker = int(run.stdout.readline())
+        time.sleep(1)
+        run.kill()
+    deadline = time.monotonic() + 30
+    while _runs(worker) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not _runs(worker)
