@@ -11,18 +11,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
 import statistics
-import sys
 from pathlib import Path
 
 import torch
 
 from benchmarks.paired import difference
+from benchmarks.results import begun
 from resnets.atomic import write_atomically
 from resnets.data import load
 from resnets.data.images import Images
-from resnets.runs import provenance
 from resnets.training.loop import Trainer
 from resnets.training.recipe import recipe_of
 from resnets.zoo import spec_of
@@ -53,7 +51,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "bench" / "agreement.json")
     args = parser.parse_args()
-    told = {**provenance(), "command": shlex.join(["python", "-m", "benchmarks.agreement", *sys.argv[1:]])}
+    told = begun("benchmarks.agreement")
     told |= {"net": args.net, "data": args.data, "steps": args.steps, "threads": torch.get_num_threads()}
     data = load(args.data, None)
     ends: dict[str, list[float]] = {way: [] for way in WAYS}

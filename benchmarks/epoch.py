@@ -14,7 +14,6 @@ import argparse
 import dataclasses
 import json
 import os
-import shlex
 import sys
 import tempfile
 import time
@@ -26,9 +25,9 @@ import numpy as np
 import torch
 from PIL import Image
 
+from benchmarks.results import begun
 from resnets.atomic import write_atomically
 from resnets.data.folder import open_folder
-from resnets.runs import provenance
 from resnets.training.feed import FromFiles
 from resnets.training.recipe import RECIPES
 from resnets.training.schedule import Schedule
@@ -103,7 +102,7 @@ def main() -> int:
     parser.add_argument("--tmp", type=Path, help="a folder to make the tree in")
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "bench" / "epoch.json")
     args = parser.parse_args()
-    told = {**provenance(), "command": shlex.join(["python", "-m", "benchmarks.epoch", *sys.argv[1:]])}
+    told = begun("benchmarks.epoch")
     torch.set_num_threads(1)
     try:
         points = list(measured(args))

@@ -18,10 +18,14 @@ from resnets.runs import provenance
 LIBRARIES = ("timm", "torchvision", "keras", "tensorflow", "jax", "onnxruntime", "openvino", "pillow", "simplejpeg")
 
 
+def begun(module: str) -> dict[str, Any]:
+    """Command, commit, machine, versions and time of what a module is about to measure."""
+    return {**provenance(), "command": shlex.join(["python", "-m", module, *sys.argv[1:]])}
+
+
 def origin() -> dict[str, Any]:
-    """Command, commit, machine, versions and time of what is about to be measured."""
-    told = provenance()
-    told["command"] = shlex.join(["python", "-m", "benchmarks", *sys.argv[1:]])
+    """That of the benchmark, with the libraries it compares and what else the machine does."""
+    told = begun("benchmarks")
     for name in LIBRARIES:
         try:
             told["versions"][name] = importlib.metadata.version(name)

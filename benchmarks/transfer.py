@@ -14,7 +14,6 @@ import argparse
 import dataclasses
 import hashlib
 import json
-import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -22,12 +21,13 @@ from typing import Any
 import torch
 
 from benchmarks.paired import difference
+from benchmarks.results import begun
 from resnets.atomic import write_atomically
 from resnets.data import load
 from resnets.data.images import Images
 from resnets.errors import UserError
 from resnets.interop.pretrained import located
-from resnets.runs import Run, Summary, provenance
+from resnets.runs import Run, Summary
 from resnets.training.recipe import RECIPES
 from resnets.training.session import train
 
@@ -96,7 +96,7 @@ def main() -> int:
     parser.add_argument("--runs", type=Path, default=ROOT / "build" / "transfer", help="folder of the runs")
     parser.add_argument("--out", type=Path, help="the result (results/transfer/NETWORK-DATA.json)")
     args = parser.parse_args()
-    told = {**provenance(), "command": shlex.join(["python", "-m", "benchmarks.transfer", *sys.argv[1:]])}
+    told = begun("benchmarks.transfer")
     try:
         found = compare(args)
     except UserError as error:

@@ -42,10 +42,15 @@ def test_workers_end_when_nobody_wants_more(files):
     with looked_at(Views(VIEW, 3), pieces(files, EPOCHS * 50), 1) as stream:
         next(stream)
         pids = [worker.pid for worker in stream._workers]
+    assert _ended(pids)
+
+
+def _ended(pids):
+    """Whether processes end, within half a minute."""
     deadline = time.monotonic() + 30
     while any(map(_runs, pids)) and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert not any(map(_runs, pids))
+    return not any(map(_runs, pids))
 
 
 def _runs(pid):
@@ -71,7 +76,7 @@ def test_workers_end_with_a_process_that_is_killed(tmp_path):
     """What a worker has looked at is too large for a pipe that nobody reads: it must not wait for that."""
     tree(tmp_path, each=12)
     code = f"""
-import os, numpy as np
+import numpy as np
 from resnets.data.folder import open_folder
 from resnets.data.loading import Views, looked_at, pieces
 from resnets.data.views import View
@@ -88,7 +93,4 @@ with looked_at(views, pieces(files, [(0, np.arange(36))] * 50), 1) as stream:
         worker = int(run.stdout.readline())
         time.sleep(1)
         run.kill()
-    deadline = time.monotonic() + 30
-    while _runs(worker) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not _runs(worker)
+    assert _ended([worker])
