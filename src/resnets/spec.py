@@ -231,7 +231,7 @@ class Spec:
             raise UserError(f"name must be text, not {self.name!r}.")
         if not isinstance(self.stem_activation, bool):
             raise UserError(f"stem_activation must be true or false, not {self.stem_activation!r}.")
-        if not isinstance(self.shortcut, Shortcut):
+        if type(self.shortcut) not in SHORTCUTS.values():
             raise UserError(f"shortcut must be one of {', '.join(SHORTCUTS)}, not {self.shortcut!r}.")
 
     def _check_numbers(self) -> None:

@@ -38,7 +38,7 @@ def test_parameters_and_buffers_are_those_of_the_network(mode):
     model = prepare(net, memory=mode)
     assert {id(p) for p in model.parameters()} == {id(p) for p in net.parameters()}
     assert {id(b) for b in model.buffers()} == {id(b) for b in net.buffers()}
-    assert [f"net.{key}" for key in net.state_dict()] == list(model.state_dict())
+    assert list(net.state_dict()) == list(model.state_dict())
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -77,22 +77,21 @@ def test_lean_and_min_run_lean_units():
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("change", "reason"),
     [
-        lambda bn: setattr(bn, "momentum", None),
-        lambda bn: setattr(bn, "track_running_stats", False),
-        nn.SyncBatchNorm.convert_sync_batchnorm,
+        (lambda bn: setattr(bn, "momentum", None), "residual.act1.bn has momentum None, not 0.1"),
+        (lambda bn: setattr(bn, "track_running_stats", False), "bn has track_running_stats False, not True"),
+        (nn.SyncBatchNorm.convert_sync_batchnorm, "residual.act1.bn is a SyncBatchNorm, not a BatchNorm2d"),
     ],
 )
-def test_a_bn_without_a_lean_form_leaves_its_unit_plain_and_says_so(change):
+def test_a_changed_bn_leaves_its_unit_plain_and_says_so(change, reason):
     net = trained(blocks=2)
     act = net.units[1].residual.act1
     act.bn = change(act.bn) or act.bn
-    for mode in ("lean", "min"):
+    for mode in MODES:
         model = prepare(net, memory=mode)
         assert [choice.runner for choice in model.choices].count("plain") == 1
-        assert f"no lean form of {type(act.bn).__name__}" in model.choices[1].reason
-        assert model.lengths == (6,), "nothing is run again"
+        assert model.choices[1].reason.endswith(reason)
 
 
 def test_compiled_units_compute_the_same(monkeypatch):
@@ -183,9 +182,9 @@ def test_one_number_has_no_variance_in_any_mode():
 def test_every_kind_of_unit_says_why_it_is_run_as_it_is():
     for shortcut in ("identity", "exclusive_gate", "dropout"):
         for mode in MODES:
-            told = choose(trained(shortcut=parse_shortcut(shortcut)).units[0], mode)
-            assert told.runner
-            assert told.reason
+            choice = choose(trained(shortcut=parse_shortcut(shortcut)).units[0], mode)
+            assert choice.runner
+            assert choice.reason
 
 
 def test_the_report_names_every_unit_and_what_was_chosen():

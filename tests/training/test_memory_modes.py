@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 from resnets import runs
 from resnets.cli import main
-from resnets.engine import lean
+from resnets.engine import plan
 from resnets.engine.memory import forecast
 from resnets.errors import UserError
 from resnets.training import mode
@@ -121,11 +121,11 @@ def test_what_fits_nowhere_is_tried_in_the_leanest_mode_and_told(monkeypatch):
     assert warning.endswith("MiB and there are 1; a smaller --micro-batch takes less.")
 
 
-def test_units_without_a_lean_form_are_told(tmp_path, monkeypatch, capfd):
-    monkeypatch.setattr(lean, "fits", lambda bn: False)
+def test_units_that_pytorch_runs_are_named_with_the_reason(tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(plan, "unit_changes", lambda net: ["residual.conv1 has a hook"] * len(net.units))
     run = tiny.train_tiny(tmp_path, memory="lean", quiet=False, **SHORT)
     assert run.result is not None
-    assert "some units run plain: there is no lean form of BatchNorm2d as it is set here." in capfd.readouterr().err
+    assert "some units run plain: residual.conv1 has a hook." in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

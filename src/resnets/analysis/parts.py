@@ -11,8 +11,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from resnets.nn import Unit
-from resnets.nn.shortcuts import Dropout, ExclusiveGate, Plain, Scale, ShortcutGate
+from resnets.errors import UserError
+from resnets.nn import ResNet, Unit
+from resnets.nn.shortcuts import Dropout, ExclusiveGate, Identity, Plain, Scale, ShortcutGate
+from resnets.nn.structure import HOOKS
 
 
 class Parts(NamedTuple):
@@ -20,6 +22,23 @@ class Parts(NamedTuple):
     added: Tensor  # F^(x)
     out: Tensor  # f(y)
     cut: Tensor | None  # which values the ReLU of f sets to zero; None where f has no ReLU
+
+
+_KNOWN = (Identity, Scale, ExclusiveGate, ShortcutGate, Dropout, Plain)
+
+
+def require_known_units(net: ResNet) -> None:
+    """Refuse units that `take_apart` would not compute as they do themselves."""
+    for i, unit in enumerate(net.units):
+        own = vars(unit)
+        if type(unit) is not Unit or "forward" in own or any(own[hooks] for hooks in HOOKS):
+            raise UserError(
+                f"unit {i} has a forward or a hook of its own, so its parts are not known: remove it first."
+            )
+        if type(unit.shortcut) not in _KNOWN:
+            raise UserError(
+                f"unit {i} has a shortcut of its own, {type(unit.shortcut).__name__}, which is not analysed."
+            )
 
 
 def run(unit: Unit, x: Tensor, seed: int) -> Tensor:

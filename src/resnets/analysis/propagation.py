@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from resnets.analysis.parts import take_apart
+from resnets.analysis.parts import require_known_units, take_apart
 from resnets.analysis.undisturbed import undisturbed
 from resnets.analysis.walk import Number, OfMap, OfUnit, Walk, measure, rms, walk
 from resnets.errors import UserError
@@ -116,6 +116,7 @@ def cheap(net: ResNet, images: Tensor, *, seed: int = 0) -> dict[str, list[Numbe
     share `truncated` by the ReLU of f, the `product` of the lambdas. BN normalises by the batch. `net` stays as it
     is, as in `propagation`.
     """
+    require_known_units(net)
     place = net.classifier.weight
     sizes, signal, units = [], [], []
     with undisturbed(net, training=True), torch.no_grad():
@@ -172,6 +173,7 @@ def _columns(walks: Sequence[Walk]) -> dict[str, Any]:
 
 
 def _check(net: ResNet, images: Tensor, labels: Tensor, batch: int, statistics: str) -> None:
+    require_known_units(net)
     if statistics not in ("batch", "running"):
         raise UserError(f"statistics must be batch or running, not {statistics!r}.")
     if labels.shape != images.shape[:1]:

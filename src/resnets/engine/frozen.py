@@ -16,6 +16,7 @@ from resnets.engine import onednn
 from resnets.errors import UserError
 from resnets.nn import ResNet, Unit
 from resnets.nn.shortcuts import Identity
+from resnets.nn.structure import frame_changes, stem_changes, unit_changes
 from resnets.spec import Spec
 
 
@@ -98,7 +99,7 @@ class ScaleShift(nn.Module):
 
 def leaves(module: nn.Module) -> Iterator[nn.Module]:
     """The layers of nested sequences, in order."""
-    if isinstance(module, nn.Sequential):
+    if isinstance(module, nn.Sequential):  # which nobody has changed
         for child in module:
             yield from leaves(child)
     else:
@@ -106,7 +107,10 @@ def leaves(module: nn.Module) -> Iterator[nn.Module]:
 
 
 def fold(module: nn.Module) -> list[nn.Module]:
-    """The same function in fewer steps: BN goes into the convolution before it, ReLU into either."""
+    """The same function in fewer steps: BN goes into the convolution before it, ReLU into either.
+
+    The module must be as its spec describes it.
+    """
     steps: list[nn.Module] = []
     for layer in leaves(module):
         before = steps[-1] if steps else None
@@ -158,9 +162,9 @@ class Frozen(nn.Module):
     def __init__(self, net: ResNet) -> None:
         super().__init__()
         self.spec = net.spec
-        self.stem = nn.Sequential(*fold(net.stem))
-        self.units = nn.Sequential(*(FrozenUnit(unit) for stage in net.stages for unit in stage))
-        self.last = nn.Sequential(*fold(net.last))
+        self.stem = _folded(net.stem, next(stem_changes(net), None))
+        self.units = nn.Sequential(*map(_folded, net.units, unit_changes(net)))
+        self.last = _folded(net.last)
         self.classifier = copy.deepcopy(net.classifier)
         super().train(False)
         self.requires_grad_(False)
@@ -176,9 +180,35 @@ class Frozen(nn.Module):
         return self
 
 
+class FrozenCopy(Frozen):
+    """A network of somebody's own making as it is: a copy that only tests."""
+
+    def __init__(self, net: ResNet) -> None:
+        nn.Module.__init__(self)
+        self.spec = net.spec
+        self.copy = copy.deepcopy(net)
+        nn.Module.train(self, False)
+        self.requires_grad_(False)
+
+    @torch.no_grad()
+    def forward(self, x: Tensor) -> Tensor:
+        return self.copy(x)
+
+
+def _folded(part: nn.Module, change: str | None = None) -> nn.Module:
+    """A part of a network with BN folded, or a copy of one that was changed."""
+    if change is not None:
+        return copy.deepcopy(part)
+    return FrozenUnit(part) if isinstance(part, Unit) else nn.Sequential(*fold(part))
+
+
 def freeze(net: ResNet) -> Frozen:
-    """A copy of a network that only tests, with BN folded into the convolutions; the network is left as it is."""
+    """A copy of a network that only tests, with BN folded into the convolutions; the network is left as it is.
+
+    Units that are not exactly what `net.spec` describes are copied as they are.
+    """
     if not isinstance(net, ResNet):
         raise UserError(f"freeze takes a network of this package, not {type(net).__name__}.")
+    net = net.original
     with torch.no_grad():
-        return Frozen(net)
+        return FrozenCopy(net) if any(frame_changes(net)) else Frozen(net)

@@ -64,12 +64,7 @@ class LeanUnit(DirectUnit):
 def lean_act(layers: nn.Module, x: Tensor) -> Tensor:
     """`layers(x)`; of BN, ReLU only x is kept."""
     bn = bn_of(layers)
-    return layers(x) if bn is None else activated(x, bn, itself=True)[0]
-
-
-def fits(bn: nn.Module) -> bool:
-    """Whether `activated` computes what this BN does."""
-    return type(bn) is nn.BatchNorm2d and bn.affine and bn.track_running_stats and bn.momentum is not None
+    return layers(x) if bn is None or not bn.training else activated(x, bn, itself=True)[0]
 
 
 def activated(x: Tensor, bn: Any, convs: Sequence[Any] = (), *, itself: bool = False) -> list[Tensor]:

@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves
 
 from resnets.engine.arena import shared
 from resnets.engine.lean import lean_act, passing
-from resnets.engine.plan import choose
+from resnets.engine.plan import choose_all
 from resnets.engine.segments import Part
 from resnets.nn import build
 from resnets.spec import Spec
@@ -90,7 +90,7 @@ def count(spec: Spec, memory: str, device: str = "cpu") -> Counted:
 def _measured(spec: Spec, memory: str, side: int, device: str) -> list[Part]:
     """The parts of the network with at most three units a stage: run forward, then backward, on real numbers."""
     net = build(dataclasses.replace(spec, blocks=tuple(min(n, _UNITS) for n in spec.blocks)), seed=0).train()
-    choices = [choose(unit, memory, device=device) for unit in net.units]  # type: ignore[arg-type]
+    choices = choose_all(net, memory, device=device)
     runs: list[Callable[[Tensor], Tensor]] = [net.stem, *(choice.run for choice in choices)]
     runs.append(net.last if memory == "fast" else partial(lean_act, net.last))
     live, most, output = [], [], []

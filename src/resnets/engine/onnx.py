@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from resnets.engine.frozen import Conv, FrozenUnit, ScaleShift, checked, freeze
 from resnets.errors import UserError
 from resnets.nn import ResNet, Unit, shortcuts
+from resnets.nn.structure import SET_BY_USERS, net_changes
 
 _OPSET, _IR = 17, 8  # old enough for every reader of the last years
 _END = 2**31 - 1
@@ -49,8 +50,8 @@ class Graph:
         self.weights.append(self.onnx.numpy_helper.from_array(array, name))
         return name
 
-    def steps(self, modules: nn.Sequential, x: str) -> str:
-        for module in modules:
+    def steps(self, modules: nn.Module, x: str) -> str:
+        for module in modules.children():
             x = self.step(module, x)
         return x
 
@@ -145,6 +146,11 @@ def export(net: ResNet, *, folded: bool = True, about: Mapping[str, str] | None 
     `folded` puts BN into the convolutions, `about` goes into the model's metadata, and `extra` is the one to name
     where the onnx package is missing.
     """
+    if change := next(net_changes(net, hooks=True, ignore=SET_BY_USERS), None):
+        raise UserError(
+            f"only the {net.spec.name} that net.spec describes can be written as ONNX, and this net was changed "
+            f"({change}); torch.onnx.export can trace it."
+        )
     graph, frozen = Graph(extra), freeze(net) if folded else net
     with torch.no_grad():
         x = "images"

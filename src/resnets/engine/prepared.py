@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import groupby
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules import module as torch_modules
 
 from resnets.engine import require_mode
 from resnets.engine.again import Again
@@ -15,9 +18,11 @@ from resnets.engine.available import available
 from resnets.engine.lean import lean_act
 from resnets.engine.memory import fastest, segments
 from resnets.engine.native.unit import NativeUnit
-from resnets.engine.plan import Choice, choose
+from resnets.engine.plan import Choice, choose_all
+from resnets.engine.watch import Watch
 from resnets.errors import UserError
 from resnets.nn import ResNet
+from resnets.nn.structure import net_changes
 
 
 def prepare(
@@ -27,47 +32,96 @@ def prepare(
     memory: str = "fast",
     batch: int | None = None,
     size: int | tuple[int, int] | None = None,
-) -> ResNet | Prepared:
-    """A module that computes what `net` does, with the parameters and buffers of `net`.
+) -> ResNet:
+    """A network that computes what `net` does, faster: its parameters, buffers and layers are those of `net`.
 
     `engine="plain"` is `net` itself, "compiled" gives its units to torch.compile. `memory` says what training keeps
     for the backward pass: see `resnets.engine.MODES`; "auto" is the fastest that fits, and needs to know the `batch`
     (and the `size` of the images, if it is not the papers'). In evaluation and without gradients `net` itself is run.
-    State dicts are those of `net`. Hooks on layers inside a unit are called by "plain" alone.
+    The result can be used wherever `net` can: its state dict, attributes and mode are those of `net`.
+
+    A unit that is not exactly what `net.spec` describes (another layer, a hook, a subclass) is run by PyTorch, also if
+    it is changed later; `choices` of the result says how each unit is run, and why.
     """
     require_mode(engine, memory)
+    net = net.original
     if engine == "plain":
         return net
-    if engine == "compiled":
-        return Prepared(net, "fast", compiled=True)
     if memory == "auto":
-        if batch is None:
-            raise UserError("memory='auto' needs to know the batch: give batch=, or choose fast, lean or min.")
-        device = net.classifier.weight.device
-        memory = fastest(net.spec, batch, size, available(device), device.type).mode
-    return Prepared(net, memory)
+        memory = _fitting(net, batch, size)
+    return Prepared(net, memory, compiled=engine == "compiled")
 
 
-class Prepared(nn.Module):
-    """A network whose units are run as `choices` says, in segments of `lengths` units."""
+def _fitting(net: ResNet, batch: int | None, size: int | tuple[int, int] | None) -> str:
+    """The fastest memory mode that fits."""
+    if batch is None:
+        raise UserError("memory='auto' needs to know the batch: give batch=, or choose fast, lean or min.")
+    if change := next(net_changes(net, ignore=("momentum",)), None):
+        raise UserError(
+            f"memory='auto' estimates the {net.spec.name} that net.spec describes, and this net was changed "
+            f"({change}): choose fast, lean or min."
+        )
+    device = next(net.parameters()).device
+    return fastest(net.spec, batch, size, available(device), device.type).mode
+
+
+class Prepared(ResNet):
+    """`net` whose units are run as `choices` says, in segments of `lengths` units."""
 
     def __init__(self, net: ResNet, memory: str, compiled: bool = False) -> None:
-        super().__init__()
-        self.net, self.memory, self.compiled = net, memory, compiled
+        nn.Module.__init__(self)
+        # `net` is no child of this module: both have the same children, in the same dictionaries.
+        self.__dict__.update(net=net, memory=memory, compiled=compiled)
+        for shared in ("_parameters", "_buffers", "_modules"):
+            self.__dict__[shared] = net.__dict__[shared]
         self._choose()
 
+    @property
+    def original(self) -> ResNet:
+        return self.__dict__["net"]
+
+    @property
+    def training(self) -> bool:
+        return self.original.training
+
+    @training.setter
+    def training(self, mode: bool) -> None:
+        if "net" in self.__dict__:
+            self.original.training = mode
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if "net" not in self.__dict__:  # while a copy is made
+                raise
+            return getattr(self.original, name)
+
     def _choose(self) -> None:
-        net, memory, compiled = self.net, self.memory, self.compiled
-        device = net.classifier.weight.device.type
-        self.choices = [choose(unit, memory, compiled, device) for unit in net.units]  # type: ignore[arg-type]
-        lean = all(choice.runner in ("lean", "native") for choice in self.choices)
-        self.lengths = segments(net.spec, device) if lean and memory == "min" else (len(self.choices),)
-        self.parts = [*_segments(net.units, self.choices, self.lengths)]
-        self.end = partial(lean_act if lean else nn.Module.__call__, net.last)
+        net = self.original
+        device = next(net.parameters()).device.type
+        choices = choose_all(net, self.memory, self.compiled, device)
+        leaves_end = any(choice.runner in ("lean", "native") for choice in choices)
+        lean = all(choice.runner in ("lean", "native", "plain") for choice in choices) and leaves_end
+        lengths = _lengths(net, device) if lean and self.memory == "min" else (len(choices),)
+        recognized = [unit for unit, choice in zip(net.units, choices, strict=True) if choice.runner != "plain"]
+        watched = [net, net.units, *net.last.modules(), *(m for unit in recognized for m in unit.modules())]
+        self.__dict__.update(
+            choices=choices,
+            lengths=lengths,
+            parts=[*_segments(net.units, choices, lengths)],
+            end=partial(lean_act if lean else nn.Module.__call__, net.last),
+            watch=Watch(watched),
+            runs_units=bool(recognized),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
-        net = self.net
-        if not (net.training and torch.is_grad_enabled()):
+        net = self.original
+        if not (net.training and torch.is_grad_enabled() and type(x) is Tensor) or _is_observed():
+            return net(x)
+        if not self.watch.unchanged():
+            self._choose()
+        if not self.runs_units:
             return net(x)
         x = net.stem(net.checked(x))
         for part in self.parts:
@@ -75,7 +129,7 @@ class Prepared(nn.Module):
         return net.forward_head(self.end(x))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the runners: they hold compiled code, and are chosen anew where a copy or a pickle is made whole."""
+        """Without the runners: they hold compiled code, and are chosen again where a copy or a pickle is made whole."""
         return {name: value for name, value in self.__dict__.items() if name not in _CHOSEN}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -83,18 +137,42 @@ class Prepared(nn.Module):
         self._choose()
 
 
-_CHOSEN = ("choices", "lengths", "parts", "end")
+_CHOSEN = ("choices", "lengths", "parts", "end", "watch", "runs_units")
+
+
+def _is_observed() -> bool:
+    """Whether somebody traces the layers or has hooks on all modules, and wants to see each of them called."""
+    return torch.compiler.is_compiling() or torch_modules._has_any_global_hook()  # type: ignore[no-untyped-call]
+
+
+def _lengths(net: ResNet, device: str) -> tuple[int, ...]:
+    """How many units each segment has: where the spec does not say how many there are, about as many as segments."""
+    count = len(net.units)
+    lengths = segments(net.spec, device)
+    if sum(lengths) == count:
+        return lengths
+    step = math.isqrt(count - 1) + 1 if count else 1
+    return tuple(min(step, count - first) for first in range(0, count, step))
 
 
 def _segments(
     units: nn.Sequential, choices: list[Choice], lengths: tuple[int, ...]
 ) -> Iterator[Callable[[Tensor], Tensor]]:
-    """Chains of runners, run again in the backward pass: all but the last, which is followed by it at once."""
+    """Chains of runners, run again in the backward pass: all but the last, which is followed by it at once.
+
+    Units that PyTorch runs are never run again, as nobody knows what else they do.
+    """
+    if len(lengths) == 1:
+        yield partial(_run, [choice.run for choice in choices])
+        return
     first = 0
     for length in lengths:
         last = first + length
-        chain = partial(_run, [choice.run for choice in choices[first:last]])
-        yield chain if last == len(choices) else Again(chain, list(units)[first:last])
+        for plain, group in groupby(range(first, last), key=lambda i: choices[i].runner == "plain"):
+            places = list(group)
+            chain = partial(_run, [choices[i].run for i in places])
+            again = not plain and places[-1] + 1 < len(choices)
+            yield Again(chain, [units[i] for i in places]) if again else chain
         first = last
 
 

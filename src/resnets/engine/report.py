@@ -13,8 +13,8 @@ from resnets.engine import device as devices
 from resnets.engine.allocator import keep_freed_memory
 from resnets.engine.available import available
 from resnets.engine.memory import fastest, segments
-from resnets.engine.plan import choose
-from resnets.nn import ResNet
+from resnets.engine.plan import choose_all
+from resnets.nn import ResNet, build
 from resnets.spec import Spec
 
 
@@ -24,8 +24,12 @@ class Line(NamedTuple):
     reason: str
 
 
-def chosen(spec: Spec, batch: int, size: int | tuple[int, int] | None = None) -> Iterator[Line]:
-    """A line for each thing that is chosen, for training on batches of images of `size`."""
+def chosen(net: Spec | ResNet, batch: int, size: int | tuple[int, int] | None = None) -> Iterator[Line]:
+    """A line for each thing that is chosen, for training on batches of images of `size`.
+
+    A unit of a network that is not what its spec describes has the runner `plain`, and the reason says what differs.
+    """
+    spec = net.spec if isinstance(net, ResNet) else net
     device = devices.choose("auto")
     yield Line("device", device.type, "no accelerator here" if device.type == "cpu" else "an accelerator")
     yield Line("layout", "channels_last", "convolutions are fastest so; a recipe can say otherwise")
@@ -52,9 +56,9 @@ def chosen(spec: Spec, batch: int, size: int | tuple[int, int] | None = None) ->
         lengths = segments(spec, device.type)
         units = f"{min(lengths)} to {max(lengths)} units"
         yield Line("segments", str(len(lengths)), f"of {units}, all but the last run again in the backward pass")
-    with torch.device("meta"):
-        net = ResNet(spec)
-    choices = [choose(unit, foretold.mode, device=device.type) for unit in net.units]  # type: ignore[arg-type]
+    choices = choose_all(
+        net if isinstance(net, ResNet) else build(spec, device="meta"), foretold.mode, device=device.type
+    )
     first = 0
     for (runner, reason), alike in groupby(choices, key=lambda choice: (choice.runner, choice.reason)):
         last = first + len(list(alike)) - 1

@@ -20,6 +20,7 @@ from resnets.interop.compare import choices, creation, differing
 from resnets.interop.files import AnyPath, WeightsFile, some
 from resnets.interop.peers import OURS, PEERS, Layout, layout_of, recognise
 from resnets.nn import ResNet, build
+from resnets.nn.structure import net_changes
 from resnets.spec import Spec
 
 FORMATS = ("resnets", *PEERS)
@@ -136,6 +137,11 @@ def _exported(net: ResNet, layout: Layout) -> dict[str, Tensor]:
         raise UserError(
             f"the net is no longer the {net.spec.name} that net.spec describes, which differs in {some(wrong)}: "
             "set net.spec to what it has become, so that it can be read back."
+        )
+    if change := next(net_changes(net, ignore=("momentum",)), None):
+        raise UserError(
+            f"the net is no longer the {net.spec.name} that net.spec describes ({change}), so its weights would be "
+            "read back as another function; write net.state_dict() to a file of your own instead."
         )
     names = layout.names(net.spec, state)
     return {

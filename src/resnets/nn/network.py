@@ -69,6 +69,11 @@ class ResNet(nn.Module):
         units = iter(self.units)
         return tuple(tuple(next(units) for _ in range(n)) for n in self.spec.blocks)  # type: ignore[misc]
 
+    @property
+    def original(self) -> ResNet:
+        """The network itself; a prepared network answers with the one that it runs."""
+        return self
+
     def forward(self, x: Tensor) -> Tensor:
         return self.forward_head(self.forward_features(x))
 

@@ -7,8 +7,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from resnets import spec as specs
+from resnets.errors import UserError
 from resnets.nn.conv import conv
-from resnets.spec import Shortcut, Spec
+from resnets.spec import SHORTCUTS, Shortcut, Spec
 
 
 class Identity(nn.Module):
@@ -75,6 +76,8 @@ class Plain(nn.Module):
 
 def make(shortcut: Shortcut, channels: int) -> nn.Module:
     """The module of a shortcut on maps of `channels`."""
+    if type(shortcut) not in SHORTCUTS.values():  # a subclass may mean another equation
+        raise UserError(f"there is no module for the shortcut {shortcut!r}; choose one of {', '.join(SHORTCUTS)}.")
     match shortcut:
         case specs.Scale(a, b):
             return Scale(a, b)

@@ -26,6 +26,7 @@ from resnets.errors import UserError, one_of
 from resnets.evaluate.subject import Subject, subject
 from resnets.interop.pretrained import located
 from resnets.nn import ResNet, build, shortcuts
+from resnets.nn.structure import frame_changes
 from resnets.zoo import NETWORKS, spec_of
 
 FORMATS = {"onnx": ".onnx", "torch-export": ".pt2"}
@@ -116,6 +117,8 @@ class Traced(nn.Module):
 
     def __init__(self, net: ResNet | Frozen) -> None:
         super().__init__()
+        if isinstance(net, ResNet) and (change := next(frame_changes(net.original), None)):
+            raise UserError(f"{net.spec.name} was changed ({change}), and is not exported; torch.export can trace it.")
         self.body = copy.deepcopy(nn.Sequential(net.stem, net.units, net.last))
         self.classifier = net.classifier
         for module in list(self.body.modules()):

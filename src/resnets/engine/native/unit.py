@@ -25,6 +25,7 @@ class NativeUnit:
         acts = [layers.get("before"), *(layers[f"act{i}"] for i in range(1, count))]
         steps = [_step(layers[f"conv{i + 1}"], act) for i, act in enumerate(acts)]
         self.norms = [m for m in unit.modules() if isinstance(m, nn.BatchNorm2d)]
+        self.convs = [step.conv for step in steps]
         tail = layers.get(f"act{count}", nn.Sequential())
         ending = [*dict(tail.named_children()), "+", *dict(unit.after.named_children())]
         self.joins = isinstance(unit.shortcut, Identity) and ending in _ENDINGS
@@ -48,12 +49,23 @@ class NativeUnit:
     def _suits(self, x: Tensor) -> bool:
         """Float32 on the CPU, in a training step with nothing frozen by the user; else the unit itself is run."""
         return (
-            x.dtype == torch.float32
-            and x.device.type == "cpu"
+            type(x) is Tensor
+            and _is_plain(x)
             and not torch.is_autocast_enabled("cpu")
-            and self.branch.steps[0].conv.weight.dtype == torch.float32
-            and all(norm.training for norm in self.norms)
+            and all(_is_plain(conv.weight) and conv.weight.requires_grad for conv in self.convs)
+            and all(norm.training and _has_plain_vectors(norm) for norm in self.norms)
         )
+
+
+def _is_plain(x: Tensor) -> bool:
+    return x.dtype == torch.float32 and x.device.type == "cpu"
+
+
+def _has_plain_vectors(norm: nn.BatchNorm2d) -> bool:
+    """Whether the kernels can read and write the numbers of a BN where they lie in memory."""
+    vectors = (norm.weight, norm.bias, norm.running_mean, norm.running_var)
+    learned = norm.weight.requires_grad and norm.bias.requires_grad
+    return learned and all(v is not None and _is_plain(v) and v.is_contiguous() for v in vectors)
 
 
 def _step(conv: nn.Module, act: nn.Module | None) -> Step:

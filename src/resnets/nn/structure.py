@@ -1,0 +1,156 @@
+"""Compare a module with the one that a spec describes: what was changed about it since it was built.
+
+Code that reads a network's weights instead of calling its layers (kernels, folding, exporters, files of weights) is
+right only as long as nothing was changed, so it asks here first.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterator
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from resnets.nn import shortcuts
+from resnets.nn.conv import Subsampled
+from resnets.nn.network import ResNet, Stem, UnitShape, unit_shapes
+from resnets.nn.unit import Residual, Unit
+from resnets.spec import Spec
+
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+SET_BY_USERS = ("eps", "momentum")  # of BN
+_CONTENTS = ("_parameters", "_buffers", "_modules")
+_INTERNAL = {"training", "spec", "_is_full_backward_hook", "_non_persistent_buffers_set", *HOOKS, *_CONTENTS}
+_LAYERS = (
+    *(nn.Sequential, nn.Identity, nn.Conv2d, nn.BatchNorm2d, nn.ReLU, nn.MaxPool2d, nn.Linear),
+    *(Subsampled, Stem, Residual, Unit, ResNet),
+    *(shortcuts.Identity, shortcuts.Scale, shortcuts.ExclusiveGate, shortcuts.ShortcutGate, shortcuts.Gate),
+    *(shortcuts.Dropout, shortcuts.Plain, shortcuts.Pad),
+)
+_FORWARDS = {kind: kind.forward for kind in _LAYERS}
+
+
+def replaced_forwards() -> list[str]:
+    """The classes of our layers whose `forward` somebody has replaced since this module was imported."""
+    return [kind.__name__ for kind, forward in _FORWARDS.items() if kind.forward is not forward]
+
+
+def unit_changes(net: ResNet) -> list[str | None]:
+    """For each unit of a net the first thing in which it is not what the net's spec describes, or None.
+
+    BN's eps and momentum may be other numbers: whoever computes BN reads them from the layer.
+    """
+    shapes = list(unit_shapes(net.spec))
+    if len(shapes) != len(net.units):
+        return [f"the net has {len(net.units)} units and its spec describes {len(shapes)}"] * len(net.units)
+    pairs = ((unit, _described_unit(net.spec, shape)) for unit, shape in zip(net.units, shapes, strict=True))
+    return [next(changes(unit, described, hooks=True, ignore=SET_BY_USERS), None) for unit, described in pairs]
+
+
+def frame_changes(net: ResNet) -> Iterator[str]:
+    """The same for what stands around the units, except for stem and classifier: the net itself, its end."""
+    described = _described_frame(net.spec)
+    yield from _own_changes(net, described, "the net", hooks=True)
+    if list(net._modules) != list(described._modules):
+        yield f"the net has the layers {', '.join(net._modules)}"
+        return
+    yield from _own_changes(net.units, described.units, "units", hooks=True)
+    yield from changes(net.last, described.last, "last", hooks=True, ignore=SET_BY_USERS)
+
+
+def stem_changes(net: ResNet) -> Iterator[str]:
+    """The same for the stem."""
+    return changes(net.stem, _described_frame(net.spec).stem, "stem", hooks=True, ignore=SET_BY_USERS)
+
+
+@lru_cache(maxsize=64)
+def _described_unit(spec: Spec, shape: UnitShape) -> Unit:
+    with torch.device("meta"):
+        return Unit(spec, *shape)
+
+
+@lru_cache(maxsize=64)
+def _described_frame(spec: Spec) -> ResNet:
+    with torch.device("meta"):
+        return ResNet(dataclasses.replace(spec, blocks=(1,) * len(spec.blocks)))
+
+
+def net_changes(net: ResNet, *, hooks: bool = False, ignore: Collection[str] = ()) -> Iterator[str]:
+    """In what a net is no longer what its spec describes; hooks count as changes if `hooks` says so."""
+    with torch.device("meta"):
+        described = ResNet(net.spec)
+    return changes(net.original, described, hooks=hooks, ignore=ignore)
+
+
+def changes(
+    module: nn.Module, described: nn.Module, name: str = "", *, hooks: bool, ignore: Collection[str] = ()
+) -> Iterator[str]:
+    """In what a module differs from the one that is described: in words, with the place."""
+    what = name or ("the net" if isinstance(described, ResNet) else "the unit")
+    yield from _own_changes(module, described, what, hooks=hooks, ignore=ignore)
+    own, theirs = module._modules, described._modules
+    if list(own) != list(theirs):
+        yield f"{what} has the layers {', '.join(own) or 'none'}, not {', '.join(theirs) or 'none'}"
+        return
+    for child, part in theirs.items():
+        inside = f"{name}.{child}" if name else child
+        yield from _child_changes(own[child], part, inside, hooks=hooks, ignore=ignore)
+
+
+def _child_changes(
+    child: nn.Module | None, described: nn.Module | None, name: str, *, hooks: bool, ignore: Collection[str]
+) -> Iterator[str]:
+    if child is None or described is None:
+        yield f"{name} is missing"
+    else:
+        yield from changes(child, described, name, hooks=hooks, ignore=ignore)
+
+
+def _own_changes(
+    module: nn.Module, described: nn.Module, what: str, *, hooks: bool, ignore: Collection[str] = ()
+) -> Iterator[str]:
+    """The changes of a module, without those of its children."""
+    kind = type(described)
+    if type(module) is not kind:
+        yield f"{what} is {_name(type(module))}, not {_name(kind)}"
+        return
+    if kind in _FORWARDS and kind.forward is not _FORWARDS[kind]:
+        yield f"{kind.__name__}.forward was replaced"
+    own, theirs = vars(module), vars(described)
+    for key in own.keys() - theirs.keys():
+        if hasattr(kind, key):  # it stands before what the class says
+            yield f"{what} has {key} of its own"
+    if hooks and any(own[key] for key in HOOKS):
+        yield f"{what} has a hook"
+    for key, value in theirs.items():
+        if key in ignore and type(own.get(key)) is type(value):
+            continue
+        if key not in _INTERNAL and not _equal(own.get(key), value):
+            yield f"{what} has {key} {own.get(key)!r}, not {value!r}"
+    yield from _tensor_changes(module, described, what)
+
+
+def _tensor_changes(module: nn.Module, described: nn.Module, what: str) -> Iterator[str]:
+    for contents, kind in (("_parameters", nn.Parameter), ("_buffers", Tensor)):
+        own: dict[str, Any] = getattr(module, contents)
+        theirs: dict[str, Tensor | None] = getattr(described, contents)
+        if own.keys() != theirs.keys():
+            yield f"{what} has the tensors {', '.join(own) or 'none'}, not {', '.join(theirs) or 'none'}"
+            continue
+        for name, tensor in theirs.items():
+            found = own[name]
+            if (found is None) != (tensor is None):
+                yield f"{what} has {'no' if found is None else 'a'} {name}"
+            elif tensor is not None and (type(found) is not kind or found.shape != tensor.shape):
+                yield f"{what} has a {name} of another type or shape"
+
+
+def _equal(a: Any, b: Any) -> bool:
+    return type(a) is type(b) and bool(a == b)
+
+
+def _name(kind: type) -> str:
+    return f"{'an' if kind.__name__[0] in 'AEIO' else 'a'} {kind.__name__}"
