@@ -43,7 +43,7 @@ ALLOWED = {
         "report",
     },
     "paper": {"errors", "spec"},
-    "report": {"errors", "atomic", "text", "spec", "runs", "paper"},
+    "report": {"errors", "atomic", "ownership", "text", "spec", "runs", "paper"},
     "reproduce": {
         "analysis",
         "errors",

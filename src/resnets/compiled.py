@@ -78,7 +78,7 @@ class Library(Generic[Opened]):
                 except (FileNotFoundError, _BrokenError, NotBuiltError):
                     pass  # it is made anew
                 except (OSError, UserError) as error:
-                    why = str(error)
+                    why = str(error).rstrip(".")
             scope = "once" if store is not None else "for this process alone"
             say(f"compiling {self.called} for this CPU, {scope}, in a few seconds{f': {why}' if why else ''}.")
             made, opened = self._compile(compiler, temporary)
@@ -167,7 +167,7 @@ def _open_store() -> tuple[_Store | None, str]:
     except OSError:
         return None, _UNWRITTEN
     except UserError as error:
-        return None, str(error)
+        return None, str(error).rstrip(".")
 
 
 def _read_secret() -> bytes:
@@ -195,5 +195,5 @@ def _temporary_folder() -> Iterator[Path]:
         try:
             folder = make_private_folder(Path(name).resolve())
         except UserError as error:
-            raise NotBuiltError(f"there is no safe temporary folder to compile in: {error}") from None
+            raise NotBuiltError(f"there is no safe temporary folder to compile in: {str(error).rstrip('.')}") from None
         yield folder

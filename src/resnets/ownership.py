@@ -30,7 +30,7 @@ def make_private_folder(folder: Path) -> Path:
         if not stat.S_ISDIR(found.st_mode) and not stat.S_ISLNK(found.st_mode):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(place))
         if fault := _fault(found, inside=place != folder):
-            raise UserError(f"{place} {fault}")
+            raise UserError(f"{place} {fault}.")
     return folder
 
 
@@ -48,9 +48,9 @@ def _fault(found: os.stat_result, inside: bool) -> str:
 
 
 def is_ours(found: os.stat_result) -> bool:
-    """Whether a regular file is ours alone, or root's."""
+    """Whether a regular file is ours alone, or root's; where files have no such owners, each is taken for ours."""
     if not hasattr(os, "getuid"):
-        return False
+        return stat.S_ISREG(found.st_mode)
     return stat.S_ISREG(found.st_mode) and found.st_uid in (os.getuid(), 0) and not found.st_mode & _OTHERS
 
 
@@ -60,11 +60,11 @@ def open_plain(path: Path, flags: int, mode: int = 0o666) -> int:
         handle = os.open(path, flags | _PLAIN, mode)
     except OSError as error:
         if error.errno == errno.ELOOP or path.is_symlink():
-            raise UserError(f"{path} is a symbolic link, which is not followed; remove it") from None
+            raise UserError(f"{path} is a symbolic link, which is not followed; remove it.") from None
         raise
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        raise UserError(f"{path} is no regular file; remove it")
+        raise UserError(f"{path} is no regular file; remove it.")
     return handle
 
 
@@ -73,5 +73,5 @@ def read_ours(path: Path, *, secret: bool = False) -> bytes:
     with os.fdopen(open_plain(path, os.O_RDONLY), "rb") as file:
         found = os.fstat(file.fileno())
         if not is_ours(found) or (secret and stat.S_IMODE(found.st_mode) & 0o077):
-            raise UserError(f"{path} belongs to other users, or is open to them; remove it")
+            raise UserError(f"{path} belongs to other users, or is open to them; remove it.")
         return file.read()
