@@ -205,6 +205,9 @@ def test_a_run_of_strange_names(shown, pictures, tmp_path):
     assert "finished" in shown("runs", runs)
     shown("results", runs, "-o", tmp_path / "results" / "x.json")
     shown("report", tmp_path / "results", "-o", tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text("utf-8")
+    assert r"\x1b[31m" in page
+    assert not any(harm in page for harm in ("\x1b[31m", "\u202eb", "\nresnets: forged", "\udcff"))
     shown("analyze", next(runs.glob("*/config.json")).parent)
 
 
