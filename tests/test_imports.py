@@ -14,17 +14,18 @@ ALLOWED = {
     "text": set(),
     "atomic": {"errors"},
     "cache": {"errors"},
-    "compiled": {"errors", "cache"},
+    "ownership": {"errors"},
+    "compiled": {"errors", "atomic", "cache", "ownership", "text"},
     "spec": {"errors"},
     "zoo": {"errors", "spec"},
     "nn": {"errors", "spec"},
     "analysis": {"errors", "spec", "nn"},
     "interop": {"errors", "atomic", "spec", "zoo", "nn"},
-    "data": {"errors", "atomic", "cache", "compiled"},
-    "engine": {"errors", "compiled", "cache", "spec", "nn"},
-    "evaluate": {"errors", "atomic", "spec", "zoo", "nn", "data", "engine", "interop", "runs"},
+    "data": {"errors", "atomic", "cache", "ownership", "compiled", "text"},
+    "engine": {"errors", "compiled", "cache", "text", "spec", "nn"},
+    "evaluate": {"errors", "atomic", "text", "spec", "zoo", "nn", "data", "engine", "interop", "runs"},
     "use": {"errors", "atomic", "text", "spec", "zoo", "nn", "data", "engine", "evaluate", "interop", "runs", "paper"},
-    "runs": {"errors", "spec", "training"},  # recipes are data
+    "runs": {"errors", "ownership", "spec", "training"},  # recipes are data
     "training": {
         "analysis",
         "errors",
@@ -42,7 +43,7 @@ ALLOWED = {
         "report",
     },
     "paper": {"errors", "spec"},
-    "report": {"errors", "atomic", "text", "spec", "runs", "paper"},
+    "report": {"errors", "atomic", "ownership", "text", "spec", "runs", "paper"},
     "reproduce": {
         "analysis",
         "errors",

@@ -320,3 +320,42 @@ def test_outside_a_checkout_and_without_git_there_is_no_commit(tmp_path, monkeyp
     monkeypatch.undo()
     monkeypatch.setenv("PATH", str(tmp_path))
     assert runs.commit() is None
+
+
+@pytest.mark.parametrize("name", [".lock", "metrics.jsonl"])
+@pytest.mark.parametrize("there", [True, False])
+def test_a_link_in_a_run_is_not_followed(tmp_path, name, there):
+    run, dear = Run(tmp_path / "run"), tmp_path / "dear"
+    run.path.mkdir()
+    if there:
+        dear.write_text("dear\n" * 9)
+    (run.path / name).symlink_to(dear)
+    with pytest.raises(UserError, match=rf"{name} is a symbolic link, which is not followed; remove it\.$"):
+        run.lock()
+    if name == "metrics.jsonl":
+        with pytest.raises(UserError, match="is a symbolic link"):
+            run.open_metrics()
+    assert dear.exists() == there
+    assert not there or dear.read_text() == "dear\n" * 9
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names here")
+@pytest.mark.parametrize("name", [".lock", "metrics.jsonl"])
+def test_a_pipe_in_a_run_is_refused_and_not_waited_for(tmp_path, name):
+    from resnets.report.listing import _locked
+
+    os.mkfifo(tmp_path / name)
+    assert _locked(tmp_path) is False
+    run = Run(tmp_path)
+    with pytest.raises((UserError, OSError)):  # a pipe without a reader cannot be opened for writing
+        (run.lock if name == ".lock" else run.open_metrics)()
+
+
+def test_metrics_are_appended_and_the_lock_is_kept_as_it_is(tmp_path):
+    run = Run(tmp_path)
+    (tmp_path / ".lock").write_text("kept")
+    for line in ("a\n", "b\n"):
+        with run.lock(), run.open_metrics() as file:
+            file.write(line)
+    assert run.metrics_path.read_text() == "a\nb\n"
+    assert (tmp_path / ".lock").read_text() == "kept"

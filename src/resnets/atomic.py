@@ -11,11 +11,14 @@ from pathlib import Path
 from resnets.errors import UserError
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """All of the data under that name, or nothing new and whatever stood there before."""
+def write_atomically(path: Path, data: bytes, mode: int = 0o666) -> None:
+    """All of the data under that name, or nothing new and whatever stood there before; a link there is replaced.
+
+    `mode` says who may read and write the file, less what the umask forbids.
+    """
     half = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
-        with half.open("xb") as file:
+        with open(half, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

@@ -10,9 +10,14 @@ from resnets.errors import UserError
 
 
 def cache_dir() -> Path:
-    """`$RESNETS_CACHE`, or `resnets` in the platform's folder for caches."""
+    """`$RESNETS_CACHE`, which others may share, or the folder at home."""
     if given := os.environ.get("RESNETS_CACHE"):
         return Path(given).expanduser()
+    return home_cache_dir()
+
+
+def home_cache_dir() -> Path:
+    """`resnets` in the platform's folder for caches."""
     try:
         home = Path.home()
     except RuntimeError:
@@ -22,3 +27,9 @@ def cache_dir() -> Path:
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local") / "resnets"
     return Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache") / "resnets"
+
+
+def make_folder(folder: Path) -> None:
+    """A folder of the cache and those on the way to it, which only we can write, whatever the umask says."""
+    for place in [place for place in (folder, *folder.parents) if not place.exists()][::-1]:
+        place.mkdir(0o755, exist_ok=True)

@@ -2,27 +2,38 @@
 
 Nothing depends on it: without a compiler, or wherever anything fails, the caller does the work another way.
 `RESNETS_NATIVE=0` switches it off, `CXX` names another compiler.
+
+To load a library is to run it, and a cache may be shared. So a library is kept only in a folder that is ours alone,
+and under a seal: an HMAC whose key lies at home, whatever `RESNETS_CACHE` says. Ownership keeps other users of this
+machine out; the seal, libraries in a cache that came from another machine, where another user may have had our number.
+Neither helps against whoever is us or root. What is checked is copied into a private folder, and the copy is loaded.
+Where no such folder can be had, the library is compiled for this process alone.
 """
 
 from __future__ import annotations
 
 import hashlib
+import hmac
 import os
 import platform
 import secrets
 import shutil
 import subprocess
-import sys
 import tempfile
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
-from resnets.cache import cache_dir
+from resnets.atomic import write_atomically
+from resnets.cache import cache_dir, home_cache_dir
 from resnets.errors import UserError
+from resnets.ownership import make_private_folder, read_ours
+from resnets.text import say
 
 _PATIENCE = 300  # seconds for a compiler
+_SEAL = 32  # bytes of an HMAC
+_UNWRITTEN = "the cache cannot be written"
 
 Opened = TypeVar("Opened")
 Flags = tuple[str, ...]
@@ -57,21 +68,23 @@ class Library(Generic[Opened]):
             raise SwitchedOffError("switched off by RESNETS_NATIVE=0")
         compiler = _compiler()
         name = f"{self.source.stem}-{self._key(compiler)}.so"
-        try:
-            folder = cache_dir() / "native"
-            folder.mkdir(parents=True, exist_ok=True)
-        except (OSError, UserError):
-            folder = None
-        if folder is not None and _whole(folder / name):
-            with suppress(NotBuiltError):  # it is made anew
-                return self.open(folder / name), f"{folder / name}"
-        tell(f"compiling {self.called} for this CPU, once, in a few seconds.")
-        with tempfile.TemporaryDirectory(prefix="resnets-") as temporary:
-            made = self._compile(compiler, Path(temporary))
-            opened = self.open(made)  # stays open when the file is gone
-            if folder is None or not _keep(made, folder / name):
-                return opened, "compiled for this process; the cache cannot be written"
-        return opened, f"{folder / name}"
+        store, why = _open_store()
+        with _temporary_folder() as temporary:
+            if store is not None:
+                try:
+                    copy = temporary / name
+                    copy.write_bytes(store.read(name))
+                    return self.open(copy), f"{store.folder / name}"  # stays open when the copy is gone
+                except (FileNotFoundError, _BrokenError, NotBuiltError):
+                    pass  # it is made anew
+                except (OSError, UserError) as error:
+                    why = str(error).rstrip(".")
+            scope = "once" if store is not None else "for this process alone"
+            say(f"compiling {self.called} for this CPU, {scope}, in a few seconds{f': {why}' if why else ''}.")
+            made, opened = self._compile(compiler, temporary)
+            if store is not None and store.write(name, made.read_bytes()):
+                return opened, f"{store.folder / name}"
+        return opened, f"compiled for this process; {why or _UNWRITTEN}"
 
     def _key(self, compiler: str) -> str:
         """Other source, compiler, flags or CPU: another library."""
@@ -86,7 +99,7 @@ class Library(Generic[Opened]):
         parts = (self.source.read_bytes(), version, repr(self.ways).encode(), cpu.encode(), self.salt.encode())
         return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
 
-    def _compile(self, compiler: str, folder: Path) -> Path:
+    def _compile(self, compiler: str, folder: Path) -> tuple[Path, Opened]:
         told = ""
         for i, flags in enumerate(self.ways.compile):
             for j, link in enumerate(self.ways.link):
@@ -94,8 +107,7 @@ class Library(Generic[Opened]):
                 try:
                     self._run([compiler, *flags, "-c", str(self.source), "-o", between])
                     self._run([compiler, "-shared", between, "-o", str(made), *link])
-                    self.open(made)
-                    return made
+                    return made, self.open(made)
                 except NotBuiltError as error:
                     told = told or str(error)
         raise NotBuiltError(told)
@@ -111,10 +123,6 @@ class Library(Generic[Opened]):
             raise NotBuiltError(f"the C++ compiler {program} cannot compile {self.called} ({said})")
 
 
-def tell(sentence: str) -> None:
-    print(f"resnets: {sentence}", file=sys.stderr, flush=True)
-
-
 def _compiler() -> str:
     found = map(shutil.which, filter(None, (os.environ.get("CXX"), "c++", "g++", "clang++")))
     compiler = next(filter(None, found), None)
@@ -123,24 +131,69 @@ def _compiler() -> str:
     return compiler
 
 
-def _keep(made: Path, path: Path) -> bool:
-    """Put the library into the cache, its hash behind it; several processes may do so at once."""
-    half = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-    data = made.read_bytes()
-    try:
-        half.write_bytes(data + hashlib.sha256(data).digest())
-        half.replace(path)
-    except OSError:
-        with suppress(OSError):
-            half.unlink()
-        return False
-    return True
+class _BrokenError(Exception):
+    """A library in the cache is not what we put there: one that was cut short kills the process that loads it."""
 
 
-def _whole(path: Path) -> bool:
-    """Whether a library of the cache is there and unhurt: one that was cut short kills the process that loads it."""
+class _Store:
+    """Libraries that we compiled before, each with its seal behind it."""
+
+    def __init__(self, folder: Path, secret: bytes) -> None:
+        self.folder, self.secret = folder, secret
+
+    def read(self, name: str) -> bytes:
+        sealed = read_ours(self.folder / name)
+        data, seal = sealed[:-_SEAL], sealed[-_SEAL:]
+        if not hmac.compare_digest(seal, self._seal(name, data)):
+            raise _BrokenError
+        return data
+
+    def write(self, name: str, data: bytes) -> bool:
+        """Several processes may do so at once."""
+        try:
+            write_atomically(self.folder / name, data + self._seal(name, data), mode=0o600)
+        except UserError:
+            return False
+        return True
+
+    def _seal(self, name: str, data: bytes) -> bytes:
+        return hmac.digest(self.secret, name.encode() + b"\0" + data, "sha256")
+
+
+def _open_store() -> tuple[_Store | None, str]:
+    """The libraries of the cache, or why they cannot be trusted or kept."""
     try:
-        data = path.read_bytes()
+        return _Store(make_private_folder(cache_dir() / "native"), _read_secret()), ""
     except OSError:
-        return False
-    return hashlib.sha256(data[:-32]).digest() == data[-32:]
+        return None, _UNWRITTEN
+    except UserError as error:
+        return None, str(error).rstrip(".")
+
+
+def _read_secret() -> bytes:
+    """The key of the seals, made by the first process that wants it; of several at once, one is the first."""
+    path = make_private_folder(home_cache_dir()) / "key"
+    with suppress(FileNotFoundError):
+        return read_ours(path, secret=True)
+    new = path.with_name(f".key.{secrets.token_hex(4)}")
+    write_atomically(new, secrets.token_bytes(32), mode=0o600)
+    try:
+        with suppress(FileExistsError):
+            os.link(new, path)  # all of it or nothing, and unlike a rename never over another
+    finally:
+        new.unlink()
+    return read_ours(path, secret=True)
+
+
+@contextmanager
+def _temporary_folder() -> Iterator[Path]:
+    try:
+        made = tempfile.TemporaryDirectory(prefix="resnets-")
+    except OSError as error:
+        raise NotBuiltError(f"there is no temporary folder to compile in ({error})") from None
+    with made as name:
+        try:
+            folder = make_private_folder(Path(name).resolve())
+        except UserError as error:
+            raise NotBuiltError(f"there is no safe temporary folder to compile in: {str(error).rstrip('.')}") from None
+        yield folder

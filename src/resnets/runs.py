@@ -29,6 +29,7 @@ from typing import IO, Any
 from weakref import WeakSet
 
 from resnets.errors import UserError
+from resnets.ownership import open_plain
 from resnets.spec import Spec
 from resnets.training.recipe import LATER, RECIPES, Recipe, recipe_of
 
@@ -136,12 +137,14 @@ class Run:
             os.truncate(self.metrics_path, sum(map(len, kept)))
 
     def open_metrics(self) -> IO[str]:
-        return self.metrics_path.open("a")
+        return os.fdopen(open_plain(self.metrics_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "a")
 
     def lock(self) -> Any:
         """Refuse a second process on the same folder, where the system can; held until the result is closed."""
         self.path.mkdir(parents=True, exist_ok=True)
-        handle = (self.path / ".lock").open("w")
+        if self.metrics_path.is_symlink():  # here, as it may be cut before it is opened
+            raise UserError(f"{self.metrics_path} is a symbolic link, which is not followed; remove it.")
+        handle = os.fdopen(open_plain(self.path / ".lock", os.O_RDWR | os.O_CREAT), "r+")
         try:
             import fcntl
         except ImportError:  # not on Windows

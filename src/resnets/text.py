@@ -1,12 +1,17 @@
-"""Tables and numbers for people: rich on a terminal, plain text of full width elsewhere."""
+"""Everything that the package prints leaves here: lines, tables (rich on a terminal, plain text elsewhere) and JSON.
+
+Names of classes, folders, files and networks may come from strangers, and a terminal obeys what it is shown. So every
+line and every cell is made printable in this module, and no other module calls `print`.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import IO, Any, Literal
 
 WIDEST = 100  # columns of a drawing
 NARROWEST = 60  # of a table, in which rich would leave columns out
@@ -32,7 +37,8 @@ def clock(seconds: float) -> str:
 
 
 def printable(text: str) -> str:
-    """The text without what could command a terminal: names may come from foreign files."""
+    """The text with an escape, as `\\x1b`, for whatever could command a terminal: control characters, line breaks,
+    characters that reverse the direction of writing, and what is no character at all."""
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
@@ -50,13 +56,41 @@ def shows(text: str) -> bool:
     return True
 
 
+def print_lines(*lines: object, file: IO[str] | None = None, end: str = "\n", flush: bool = False) -> None:
+    """A line for each argument, an empty one without any. A line break inside an argument is escaped: it can only come
+    from a name. `file` is None for wherever standard output is at that moment."""
+    out = sys.stdout if file is None else file
+    encoding = getattr(out, "encoding", None) or "utf-8"
+    text = "\n".join(printable(str(line)) for line in lines)
+    print(text.encode(encoding, "backslashreplace").decode(encoding), file=out, end=end, flush=flush)
+
+
+def say(sentence: str) -> None:
+    """A sentence to the person at the terminal, beside the results."""
+    print_lines(f"resnets: {sentence}", file=sys.stderr, flush=True)
+
+
+def json_text(data: Any, indent: int | None = None) -> str:
+    """JSON in printable ASCII, which keeps every string exactly; numbers that JSON does not have become null."""
+    return json.dumps(_finite(data), indent=indent, allow_nan=False).replace("\x7f", "\\u007f")
+
+
+def _finite(data: Any) -> Any:
+    if isinstance(data, dict):
+        return {key: _finite(value) for key, value in data.items()}
+    if isinstance(data, (list, tuple)):
+        return [_finite(value) for value in data]
+    return None if isinstance(data, float) and not math.isfinite(data) else data
+
+
 def print_json(data: Any) -> None:
-    print(json.dumps(data, indent=2, allow_nan=False))
+    print_lines(*json_text(data, indent=2).split("\n"))
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str] = ()) -> None:
     """The rows under their header; the columns named in `right` are aligned to the right."""
-    (_rich if sys.stdout.isatty() else _plain)(header, rows, right)
+    cells = [[printable(cell) for cell in row] for row in rows]
+    (_rich if sys.stdout.isatty() else _plain)(header, cells, right)
 
 
 def _plain(header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str]) -> None:
@@ -66,7 +100,7 @@ def _plain(header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence
             cell.rjust(width) if name in right else cell.ljust(width)
             for name, cell, width in zip(header, row, widths, strict=True)
         )
-        print("  ".join(cells).rstrip())
+        print_lines("  ".join(cells).rstrip())
 
 
 def _rich(header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str]) -> None:
@@ -76,8 +110,9 @@ def _rich(header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)
-    for name in header:
-        table.add_column(name, justify="right" if name in right else "left", no_wrap=name in right, overflow="fold")
+    for name in header:  # Text, as square brackets are no markup here
+        justify: Literal["left", "right"] = "right" if name in right else "left"
+        table.add_column(Text(name), justify=justify, no_wrap=name in right, overflow="fold")
     for row in rows:
-        table.add_row(*map(Text, row))  # Text, as square brackets in a cell are no markup
+        table.add_row(*map(Text, row))
     Console(width=max(shutil.get_terminal_size().columns, NARROWEST)).print(table)

@@ -193,3 +193,61 @@ def test_takes_up_the_part_of_a_dead_process_but_not_of_a_living_one(server, tmp
     with download(server.url, tmp_path, MD5, recorder):
         assert server.asked == ["bytes=2000-"]
     assert list(tmp_path.iterdir()) == [living]
+
+
+# --- a folder that others can write -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["set.tar.gz.part", "set.tar.gz.part.1-1"])
+@pytest.mark.parametrize("kind", ["link", "hard link", "dead link"])
+def test_a_part_that_leads_to_another_file_is_left_alone(server, tmp_path, recorder, name, kind):
+    dear, folder = tmp_path / "dear", tmp_path / "downloads"
+    dear.write_bytes(b"dear" * 1000)
+    os.utime(dear, (1, 1))
+    folder.mkdir()
+    if kind == "hard link":
+        os.link(dear, folder / name)
+    else:
+        (folder / name).symlink_to(dear if kind == "link" else tmp_path / "nothing")
+    for wrong in (False, True):
+        server.body = b"wrong" if wrong else BODY
+        with contextlib.suppress(UserError), download(server.url, folder, MD5, recorder) as path:
+            assert path.read_bytes() == BODY
+    assert dear.read_bytes() == b"dear" * 1000
+    assert not (tmp_path / "nothing").exists()
+    assert server.asked == [None, None]
+
+
+def test_a_part_that_is_exchanged_under_way_is_not_written(server, tmp_path, recorder, monkeypatch):
+    dear = tmp_path / "dear"
+    dear.write_bytes(b"dear")
+    fill = module._fill
+
+    def exchange(url, part, progress):
+        part.unlink()
+        part.symlink_to(dear)
+        fill(url, part, progress)
+
+    monkeypatch.setattr(module, "_fill", exchange)
+    with (
+        pytest.raises(UserError, match="is a symbolic link"),
+        download(server.url, tmp_path / "new", MD5, recorder),
+    ):
+        pass
+    assert dear.read_bytes() == b"dear"
+
+
+@pytest.mark.parametrize("how", ["stranger's", "writable by all"])
+def test_a_part_of_somebody_else_is_not_taken_up(server, tmp_path, recorder, how):
+    part = tmp_path / "set.tar.gz.part"
+    part.write_bytes(BODY[:5000])
+    if how == "writable by all":
+        part.chmod(0o666)
+    elif os.getuid() == 0:
+        os.chown(part, 12345, 12345)
+    else:
+        pytest.skip("only root can give a file away")
+    with download(server.url, tmp_path, MD5, recorder) as path:
+        assert path.read_bytes() == BODY
+    assert server.asked == [None]
+    assert part.read_bytes() == BODY[:5000]

@@ -55,7 +55,7 @@ def alone(alone, monkeypatch):
 def write(folder, files, packed):
     folder.mkdir(parents=True)
     for name, data in files.items():
-        (folder / (name + ".gz" if packed else name)).write_bytes(gzip.compress(data) if packed else data)
+        (folder / (name + ".gz" if packed else name)).write_bytes(gzip.compress(data, mtime=0) if packed else data)
 
 
 @pytest.mark.parametrize("packed", [True, False])
@@ -109,13 +109,13 @@ GOOD = idx(np.arange(6, dtype=np.uint8).reshape(2, 3))
         b"\x01" + GOOD[1:],
         GOOD[:2] + b"\x0d" + GOOD[3:],  # floats
         GOOD[:7],
-        gzip.compress(GOOD)[:-9],
-        gzip.compress(GOOD)[:10] + b"\xff" * 9,
+        gzip.compress(GOOD, mtime=0)[:-9],
+        gzip.compress(GOOD, mtime=0)[:10] + b"\xff" * 9,
         struct.pack(">HBB2I", 0, 8, 2, 1 << 31, 1 << 31),
     ],
 )
 def test_what_is_no_idx_file_is_told(data):
-    assert read_idx(gzip.compress(GOOD), "x").tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert read_idx(gzip.compress(GOOD, mtime=0), "x").tolist() == [[0, 1, 2], [3, 4, 5]]
     with pytest.raises(UserError, match=r"x is (broken|not an IDX file)"):
         read_idx(data, "x")
 

@@ -115,6 +115,47 @@ def test_a_broken_cache_is_noted_and_mended(alone, recorder, tiny, fault):
     assert same(found.images, tiny.rows, 20)
 
 
+@pytest.mark.parametrize("whose", ["a stranger's", "writable by all"])
+def test_a_cache_that_others_can_change_is_read_into_memory(alone, recorder, tiny, whose):
+    """What is used is what was checked, though the file is changed, or cut short, right after."""
+    tiny.write("binary", alone / "data")
+    cache = fetch(tiny.known, None, recorder).cached
+    if whose == "writable by all":
+        cache.chmod(0o666)
+    elif os.getuid() == 0:
+        os.chown(cache, 12345, 12345)
+    else:
+        pytest.skip("only root can give a file away")
+    found = fetch(tiny.known, None, recorder)
+    assert found.source == str(cache)
+    with cache.open("r+b") as file:
+        file.seek(200)
+        file.write(b"\0" * 50_000)
+        file.truncate(60_000)
+    assert same(found.images, tiny.rows, 20)
+
+
+def test_the_cache_is_not_written_through_a_link(alone, recorder, tiny):
+    tiny.write("binary", alone / "data")
+    cache_dir().mkdir()
+    (alone / "dear").write_text("dear")
+    (cache_dir() / "cifar10.npy").symlink_to(alone / "dear")
+    found = fetch(tiny.known, None, recorder)
+    assert same(found.images, tiny.rows, 20)
+    assert (alone / "dear").read_text() == "dear"
+    assert not (cache_dir() / "cifar10.npy").is_symlink()
+
+
+def test_a_loose_umask_does_not_open_the_cache(alone, recorder, tiny):
+    tiny.write("binary", alone / "data")
+    before = os.umask(0o002)
+    try:
+        cache = fetch(tiny.known, None, recorder).cached
+    finally:
+        os.umask(before)
+    assert (cache_dir().stat().st_mode & 0o777, cache.stat().st_mode & 0o777) == (0o755, 0o644)
+
+
 def test_a_failed_write_leaves_nothing_and_the_images_are_used_all_the_same(alone, recorder, tiny, monkeypatch):
     def full(file, rows):
         file.write(b"begun")

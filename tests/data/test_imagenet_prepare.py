@@ -162,3 +162,27 @@ def test_bad_archives_are_told(archives, part, make, words):
 def test_something_must_be_unpacked(archives, capsys):
     assert main(["data", "prepare", "imagenet", "--devkit", str(archives["devkit"]), "--out", "x"]) == 2
     assert "give --train, --val or both" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("part", ["train", "val"])
+@pytest.mark.parametrize("what", ["folder", "image"])
+def test_links_are_not_followed(archives, tmp_path, part, what):
+    """In a folder that somebody has put there, made as one that was stopped leaves it."""
+    first = next(name for name in WANTED if name.startswith(part))
+    image_path = archives["out"] / first
+    half = image_path.parent.with_name(f".{image_path.parent.name}.part") if part == "train" else None
+    half = half or archives["out"] / ".val.part"
+    target = half / image_path.name if part == "train" else half / image_path.parent.name / image_path.name
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "dear").write_text("dear")
+    if what == "folder":
+        half.parent.mkdir(parents=True)
+        half.symlink_to(elsewhere)
+    else:
+        target.parent.mkdir(parents=True)
+        target.symlink_to(elsewhere / "dear")
+    with pytest.raises(UserError, match="is a symbolic link"):
+        prepare(**archives, progress=Silent())
+    assert [path.name for path in elsewhere.iterdir()] == ["dear"]
+    assert (elsewhere / "dear").read_text() == "dear"

@@ -38,3 +38,13 @@ def test_a_missing_extra_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(UserError, match=r"pip install 'resnets\[tensorboard\]'"):
         writer_of(Run(tmp_path), True)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # TensorBoard's own
+def test_a_link_is_not_followed(tmp_path):
+    pytest.importorskip("tensorboard", reason="TensorBoard is not installed")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "tensorboard").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UserError, match="tensorboard is a symbolic link"):
+        writer_of(Run(tmp_path), True)
+    assert list((tmp_path / "elsewhere").iterdir()) == []

@@ -1,5 +1,6 @@
 """`resnets export`: other programs compute what PyTorch does, and read in the file how to feed it."""
 
+import dataclasses
 import json
 import zipfile
 
@@ -113,3 +114,18 @@ def test_mistakes_in_export_get_one_sentence(here, capsys, words, message):
     save(made("basic"))
     assert main(["export", *words]) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [("../out", "_out.pt2"), ("/tmp/x y", "_tmp_x_y.pt2"), (".profile", "profile.pt2"), ("..", "network.pt2")],
+)
+def test_the_name_in_a_file_of_weights_leads_nowhere_else(here, monkeypatch, name, file):
+    (here / "inside").mkdir()
+    monkeypatch.chdir(here / "inside")
+    net = made("basic")
+    net.spec = dataclasses.replace(net.spec, name=name)
+    path = save(net)
+    assert main(["export", path, "--format", "torch-export"]) == 0
+    assert sorted(found.name for found in here.rglob("*") if found.is_file()) == sorted([file, "net.safetensors"])
+    assert (here / "inside" / file).is_file()

@@ -16,6 +16,7 @@ from resnets import __version__
 from resnets.cli import data, networks, papers, training, weights
 from resnets.cli.parser import Parser
 from resnets.errors import UserError, one_of
+from resnets.text import say
 
 COMMANDS = (
     networks.models,
@@ -82,9 +83,7 @@ def _unexpected(word: str, parser: argparse.ArgumentParser) -> UserError:
 
 
 def _fail(message: str) -> int:
-    from resnets.text import printable
-
-    print("resnets:", printable(" ".join(message.split())), file=sys.stderr)
+    say(" ".join(message.split()))
     return 2
 
 

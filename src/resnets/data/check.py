@@ -17,6 +17,7 @@ from resnets.data.files import Files
 from resnets.data.folder import Folder, open_folder
 from resnets.data.loading import looked_at
 from resnets.data.progress import Console, Progress
+from resnets.text import print_lines
 
 _AT_ONCE = 64  # files that a process looks at before it tells
 _NAMED = 20  # bad images
@@ -83,19 +84,19 @@ def check_command(path: str, bad_images: str = "error") -> int:
     for part, files in parts(data).items():
         some = found[part]
         each = np.bincount(files.labels, minlength=data.num_classes)
-        print(
+        print_lines(
             f"{part}: {some.count:,} images of {np.count_nonzero(each):,} classes, {each[each > 0].min():,} to "
             f"{each.max():,} a class; shorter sides {_range(some.sides)}"
         )
         for note, count in some.notes.most_common():
-            print(f"  {count:,} {note}")
+            print_lines(f"  {count:,} {note}")
         if some.bad:
-            print(f"  {len(some.bad):,} bad")
+            print_lines(f"  {len(some.bad):,} bad")
         for bad, fault in islice(some.bad.items(), _NAMED):
-            print(f"    {bad} {fault}")
+            print_lines(f"    {bad} {fault}")
         if len(some.bad) > _NAMED:
-            print(f"    and {len(some.bad) - _NAMED:,} more")
-    print(f"digest {data.digest}")
+            print_lines(f"    and {len(some.bad) - _NAMED:,} more")
+    print_lines(f"digest {data.digest}")
     return int(bad_images == "error" and any(some.bad for some in found.values()))
 
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 import hashlib
 import http.client
 import os
-import threading
+import secrets
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
+from resnets.cache import make_folder
 from resnets.data.progress import Progress
 from resnets.errors import UserError
+from resnets.ownership import is_ours, open_plain
 
 TIMEOUT = 8.0  # seconds without an answer or a byte
 ATTEMPTS = 8  # each must bring more of the file than there was
@@ -30,22 +33,23 @@ def download(url: str, folder: Path, md5: str, progress: Progress) -> Iterator[P
     Processes that fetch at the same time do not meet: each has its own part, claimed by renaming it.
     """
     name = url.rsplit("/", 1)[-1]
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     part = _claim(folder, name)
     try:
         resumed = part.stat().st_size > 0
         _fill(url, part, progress)
         if resumed and file_md5(part) != md5:  # the part taken up may have been wrong
-            os.truncate(part, 0)
+            _empty(part)
             _fill(url, part, progress)
         if (found := file_md5(part)) != md5:
-            os.truncate(part, 0)
+            _empty(part)
             raise UserError(f"{url} gave a file with md5 {found}, not {md5}; it was thrown away.")
     except BaseException:
-        if part.stat().st_size:
-            os.replace(part, folder / f"{name}.part")
-        else:
-            part.unlink()
+        with suppress(OSError):  # it may be gone
+            if part.lstat().st_size:
+                os.replace(part, folder / f"{name}.part")
+            else:
+                part.unlink()
         raise
     try:
         yield part
@@ -62,17 +66,38 @@ def file_md5(path: Path) -> str:
 
 
 def _claim(folder: Path, name: str) -> Path:
-    """A part of our own: one that an ended or a dead process has left, or an empty one."""
-    own = folder / f"{name}.part.{os.getpid()}-{threading.get_ident()}"
+    """A part of our own: one that an ended or a dead process of ours has left, or an empty one."""
+    own = folder / f"{name}.part.{os.getpid()}-{secrets.token_hex(8)}"
     for left in sorted(folder.glob(f"{name}.part*")):
         try:
+            if not (_is_own(left.lstat()) and os.access(left, os.R_OK | os.W_OK)):
+                continue
             if left.suffix == ".part" or time.time() - left.stat().st_mtime > STALE:
                 os.rename(left, own)
                 return own
         except FileNotFoundError:
             pass  # another process was quicker
-    own.touch()
+    os.close(os.open(own, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     return own
+
+
+def _is_own(found: os.stat_result) -> bool:
+    """Whether nobody else has made this file, can change it, or knows it by another name."""
+    return is_ours(found) and found.st_nlink == 1
+
+
+def _open(part: Path) -> IO[bytes]:
+    """A part to write to. The folder may be shared: what lies there now need not be what lay there before."""
+    file = os.fdopen(open_plain(part, os.O_RDWR), "r+b")
+    if not _is_own(os.fstat(file.fileno())):
+        file.close()
+        raise UserError(f"{part} is not the file that we put there; set RESNETS_CACHE to a folder of your own.")
+    return file
+
+
+def _empty(part: Path) -> None:
+    with _open(part) as file:
+        file.truncate(0)
 
 
 def _fill(url: str, part: Path, progress: Progress) -> None:
@@ -103,7 +128,7 @@ def _transfer(url: str, part: Path, progress: Progress) -> None:
             have = 0
         length = str(answer.headers["Content-Length"])
         total = have + int(length) if length.isdigit() else None
-        with part.open("r+b") as file, progress.task(url, total) as advance:
+        with _open(part) as file, progress.task(url, total) as advance:
             file.truncate(have)
             file.seek(have)
             advance(have)

@@ -14,10 +14,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
-from resnets.cache import cache_dir
+from resnets.cache import cache_dir, make_folder
 from resnets.data.archive import read_archive
 from resnets.data.download import download, file_md5
 from resnets.data.images import Images
@@ -26,6 +27,8 @@ from resnets.data.layouts import read_class_folders, read_files
 from resnets.data.progress import Console, Progress
 from resnets.data.sets import DATASETS
 from resnets.errors import UserError, one_of
+from resnets.ownership import is_ours
+from resnets.text import print_lines
 
 NPM_TIMEOUT = 900.0
 DEBIAN = "/usr/share/datasets"  # where its packages of data lie, as dataset-fashion-mnist
@@ -48,13 +51,13 @@ def fetch_command(name: str, dir: str | Path | None = None) -> None:
     known = _known(name)
     found = fetch(known, dir, Console())
     images = found.images
-    print(
+    print_lines(
         f"{known.title}: {len(images.train_images):,} training and {len(images.test_images):,} test images "
         f"of {images.num_classes} classes"
     )
-    print(f"found   {found.source}")
-    print(f"cached  {found.cached or 'nowhere'}")
-    print(f"hashes  pixels and labels match, sha256 {images.digest}")
+    print_lines(f"found   {found.source}")
+    print_lines(f"cached  {found.cached or 'nowhere'}")
+    print_lines(f"hashes  pixels and labels match, sha256 {images.digest}")
 
 
 def fetch(known: Known, dir: str | Path | None, progress: Progress) -> Found:
@@ -106,24 +109,40 @@ def _known(name: str) -> Known:
 
 def _open_cache(known: Known, path: Path, source: str) -> Found:
     try:
-        rows = np.load(path, mmap_mode="c")  # private pages: the arrays are writable and the file is not
+        with path.open("rb") as file:
+            rows = _read_rows(file, sum(known.counts))
     except (OSError, ValueError, EOFError) as error:
         raise UserError(f"{path} is broken ({error}).") from None
-    if rows.dtype != RECORD or rows.shape != (sum(known.counts),):
-        raise UserError(f"{path} is broken: it does not hold {sum(known.counts)} images.")
     return Found(known.images(rows, known.check(rows, str(path))), source, path)
+
+
+def _read_rows(file: IO[bytes], count: int) -> Rows:
+    """The rows of a .npy file: mapped where nobody else can change it between the check of its hash and its use, with
+    private pages, so that the arrays are writable and the file is not; else in memory."""
+    version = np.lib.format.read_magic(file)
+    header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, dtype = header(file)
+    if dtype != RECORD or shape != (count,):
+        raise ValueError(f"it does not hold {count} images")
+    if is_ours(os.fstat(file.fileno())):
+        return np.memmap(file, RECORD, "c", file.tell(), shape)
+    rows = np.fromfile(file, RECORD, count)
+    if len(rows) != count:
+        raise ValueError("it is cut short")
+    return rows
 
 
 def _save(rows: Rows, path: Path) -> None:
     """Write all or nothing, also when two processes write at once or the machine stops."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}.", suffix=".tmp")
     try:
         with os.fdopen(handle, "wb") as file:
             np.save(file, rows)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(name, 0o644)  # a cache may be shared; mkstemp's files are private
+            if hasattr(os, "fchmod"):
+                os.fchmod(file.fileno(), 0o644)  # a cache may be shared; mkstemp's files are private
         os.replace(name, path)
     except BaseException:
         with suppress(OSError):

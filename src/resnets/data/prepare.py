@@ -21,6 +21,8 @@ from typing import IO
 
 from resnets.data.progress import Advance, Console, Progress
 from resnets.errors import UserError
+from resnets.ownership import open_plain
+from resnets.text import print_lines
 
 META = "data/meta.mat"
 TRUTH = "data/ILSVRC2012_validation_ground_truth.txt"
@@ -58,8 +60,8 @@ def prepare_command(train: str | None, val: str | None, devkit: str, out: str) -
         raise UserError("give --train, --val or both: the archives to unpack.")
     done = prepare((train and Path(train)) or None, (val and Path(val)) or None, Path(devkit), Path(out))
     for part, count in done.items():
-        print(f"{part}: {count:,} images in {Path(out) / part}")
-    print(f"train on them by --data imagenet:{out}; `resnets data check imagenet:{out}` decodes them all")
+        print_lines(f"{part}: {count:,} images in {Path(out) / part}")
+    print_lines(f"train on them by --data imagenet:{out}; `resnets data check imagenet:{out}` decodes them all")
 
 
 # --- the devkit -------------------------------------------------------------------------------
@@ -126,7 +128,7 @@ def _unpack_train(path: Path, counts: dict[str, int], out: Path, advance: Advanc
 def _unpack_class(tar: tarfile.TarFile, member: tarfile.TarInfo, out: Path, count: int) -> None:
     wnid = member.name.removesuffix(".tar")
     half = out / f".{wnid}.part"
-    half.mkdir(exist_ok=True)
+    _make_folder(half)
     name = re.compile(wnid + r"_[0-9]{1,8}\.JPEG")
     with tarfile.open(fileobj=tar.extractfile(member), mode="r:") as inner:
         written = sum(_write(inner, image, half / image.name, name) for image in inner)
@@ -141,8 +143,9 @@ def _unpack_val(path: Path, truth: list[str], out: Path, advance: Advance) -> in
         advance(len(truth))
         return len(truth)
     half = out.with_name(f".{out.name}.part")
-    for wnid in set(truth):
-        (half / wnid).mkdir(parents=True, exist_ok=True)
+    half.parent.mkdir(parents=True, exist_ok=True)
+    for folder in (half, *(half / wnid for wnid in set(truth))):
+        _make_folder(folder)
     name = re.compile(r"ILSVRC2012_val_([0-9]{8})\.JPEG")
     found: Counter[int] = Counter()
     with _archive(path, "r:") as tar:
@@ -171,8 +174,14 @@ def _write(tar: tarfile.TarFile, member: tarfile.TarInfo, to: Path, name: re.Pat
 
 def _copy(stream: IO[bytes], to: Path) -> None:
     data = stream.read()
-    with to.open("wb") as file:
+    with os.fdopen(open_plain(to, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
         file.write(data)
+
+
+def _make_folder(folder: Path) -> None:
+    if folder.is_symlink():
+        raise UserError(f"{folder} is a symbolic link, which is not followed; remove it.")
+    folder.mkdir(exist_ok=True)
 
 
 @contextmanager

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
+from resnets.text import print_lines, printable
+
 Advance = Callable[[int], None]
 
 
@@ -24,7 +26,7 @@ class Console:
     """Reports on standard error."""
 
     def note(self, text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
+        print_lines(text, file=sys.stderr, flush=True)
 
     @contextmanager
     def task(self, what: str, total: int | None) -> Iterator[Advance]:
@@ -34,12 +36,13 @@ class Console:
             yield from self._lines(what, total)
 
     def _bar(self, what: str, total: int | None) -> Iterator[Advance]:
-        import rich.console
-        import rich.markup
-        import rich.progress
+        from rich.console import Console as Terminal
+        from rich.progress import Progress as Bar
+        from rich.progress import TextColumn
 
-        with rich.progress.Progress(console=rich.console.Console(stderr=True), transient=True) as bar:
-            task = bar.add_task(rich.markup.escape(what), total=total)
+        name = TextColumn("{task.description}", style="progress.description", markup=False)
+        with Bar(name, *Bar.get_default_columns()[1:], console=Terminal(stderr=True), transient=True) as bar:
+            task = bar.add_task(printable(what), total=total)
             yield lambda steps: bar.advance(task, steps)
 
     def _lines(self, what: str, total: int | None) -> Iterator[Advance]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -28,7 +27,7 @@ from resnets.interop.files import read, read_metadata
 from resnets.nn import ResNet, build
 from resnets.report.propagation import draw, plotting
 from resnets.runs import Identity, Run, provenance
-from resnets.text import print_json
+from resnets.text import print_json, print_lines, say
 from resnets.zoo import NETWORKS, spec_of
 
 VARIED = ("order", "shortcut", "resize")  # the fields of a network whose values are words
@@ -69,7 +68,7 @@ def analyze_command(
         images = get(data or case.data or "cifar10")
         given = case.make(images)
         if images.name == given.about.data and images.digest != given.about.digest:
-            print(f"resnets: warning: this {images.name} is not what {case.label} was trained on.", file=sys.stderr)
+            say(f"warning: this {images.name} is not what {case.label} was trained on.")
         found = measure(given, images, batch=batch, batches=batches, seed=seed, statistics=statistics, device=place)
         results.append({"label": case.label, "data": images.name, "seed": seed, **found.to_dict()})
         if not as_json:
@@ -78,7 +77,7 @@ def analyze_command(
     if not as_json:
         for name, lines in along_training.items():
             print_logged(name, lines)
-        print(f"{KEY}\n{LOGGED_KEY}" if along_training else KEY)
+        print_lines(*KEY.splitlines(), *(LOGGED_KEY.splitlines() if along_training else ()))
     everything = {"analyses": results, "logged": along_training, "provenance": provenance()}
     if as_json:
         print_json(everything)
@@ -120,7 +119,7 @@ def _write(folder: Path, everything: dict[str, Any], *, tell: bool) -> None:
     draw(everything["analyses"], pictures)
     if tell:
         for path in (data, *pictures):
-            print(path)
+            print_lines(path)
 
 
 # --- what is to be analysed -------------------------------------------------------------------

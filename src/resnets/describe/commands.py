@@ -13,7 +13,7 @@ from resnets.describe.drawing import draw_kinds
 from resnets.errors import UserError, one_of
 from resnets.interop import pretrained
 from resnets.spec import Plain, Spec
-from resnets.text import columns, count, multiply_adds, print_json, print_table, printable, shows
+from resnets.text import columns, count, multiply_adds, print_json, print_lines, print_table, shows
 from resnets.zoo import NETWORKS, list_models, spec_of
 
 _BATCH = 128  # the papers' on CIFAR
@@ -57,7 +57,7 @@ def models(pattern: str = "*", *, as_json: bool = False) -> None:
     cells = [[written.get(key, str)(value) for key, value in row.items()] for row in rows]
     print_table(header, cells, right=header[2:])
     shipped = ", ".join(name for some in trained.values() for name in some)
-    print(f"\ntrained, in the package: {shipped or 'none of these'}")
+    print_lines("", f"trained, in the package: {shipped or 'none of these'}")
 
 
 def info(
@@ -95,7 +95,7 @@ def info(
         return print_json(data)
     _print(description)
     if report is not None:
-        print(f"\n{report}")
+        print_lines("", report)
     if memory:
         training.print_memory()
     if engine:
@@ -123,32 +123,32 @@ def _load(spec: Spec, path: str, source: str) -> str:
 
 def _print(description: Description) -> None:
     spec, cost = description.spec, description.cost
-    name = printable(spec.name) if shows(spec.name) else ascii(spec.name)
-    print(
-        f"{name}: {count(spec.depth)} layers, {count(sum(spec.blocks))} {spec.block} units, {spec.num_classes} classes"
-    )
+    units = f"{count(sum(spec.blocks))} {spec.block} units"
+    print_lines(f"{spec.name}: {count(spec.depth)} layers, {units}, {spec.num_classes} classes")
     if changes := description.changed:
-        print(f"changed from {name}: {', '.join(f'{field}={value}' for field, value in changes.items())}")
-    print(
+        print_lines(f"changed from {spec.name}: {', '.join(f'{field}={value}' for field, value in changes.items())}")
+    print_lines(
         f"{count(cost.parameters)} parameters, {multiply_adds(cost.multiply_adds)} multiply-adds "
         f"on images of {_map(cost.input)} (at least {_sides((0, spec.min_size, spec.min_size))})"
     )
-    print()
+    print_lines()
     header = ("part", "output", "kernels, filters", "halves the map", "parameters", "multiply-adds")
     rows = [
         (r.name, _map(r.output), r.layers, r.stride, count(r.parameters), multiply_adds(r.multiply_adds))
         for r in description.rows
     ]
     print_table(header, rows, right=header[-2:])
-    print()
+    print_lines()
     print_table(("switch", "value", "meaning"), [(s.name, _value(s.value), s.meaning) for s in description.switches])
-    print()
+    print_lines()
     plain = isinstance(spec.shortcut, Plain)
-    print("F, then f." if plain else "The shortcut h on the left, F on the right, f below the addition.")
-    print("Units count from 0, as in net.units; filters are those of the first unit named.")
-    print()
+    print_lines("F, then f." if plain else "The shortcut h on the left, F on the right, f below the addition.")
+    print_lines("Units count from 0, as in net.units; filters are those of the first unit named.")
+    print_lines()
     drawn = draw_kinds(description.kinds, columns())
-    print(drawn if shows(drawn) else draw_kinds(description.kinds, columns(), ascii_only=True))
+    if not shows(drawn):
+        drawn = draw_kinds(description.kinds, columns(), ascii_only=True)
+    print_lines(*drawn.split("\n"))
 
 
 def _value(value: str | bool | float) -> str:

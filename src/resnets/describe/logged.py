@@ -8,7 +8,7 @@ from typing import Any
 
 from resnets.describe.thinned import ROWS, thinned
 from resnets.runs import Run
-from resnets.text import count, print_table, printable
+from resnets.text import count, print_lines, print_table
 
 _FORMS = {"rms": ".3g", "growth": ".3f", "share": ".2g", "product": ".3g", "truncated": ".1%"}
 _HEADER = ("step", "size", "rms", "growth", "F", "product", "cut")
@@ -26,8 +26,8 @@ def logged(words: Iterable[str]) -> dict[str, list[dict[str, Any]]]:
 
 def print_logged(name: str, lines: list[dict[str, Any]]) -> None:
     """A row for each size of the maps at each step."""
-    print(f"{printable(name)}, measured along training {count(len(lines))} times:")
-    print()
+    print_lines(f"{name}, measured along training {count(len(lines))} times:")
+    print_lines()
     sizes = len(lines[0]["rms"])
     rows = [
         (count(lines[i]["step"]), str(size + 1), *(_cell(lines[i][key][size], form) for key, form in _FORMS.items()))
@@ -35,7 +35,7 @@ def print_logged(name: str, lines: list[dict[str, Any]]) -> None:
         for size in range(sizes)
     ]
     print_table(_HEADER, rows, right=_HEADER)
-    print()
+    print_lines()
 
 
 def _cell(value: float | None, form: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from resnets.analysis.propagation import Numbers, Propagation
-from resnets.text import count, print_table, printable
+from resnets.text import count, print_lines, print_table
 
 ROWS = 24
 KEY = """\
@@ -21,10 +21,10 @@ cut          % of what the ReLU after the addition reads and sets to zero"""
 def print_propagation(label: str, data: str, found: Propagation) -> None:
     """A table under what was measured."""
     loss = "not finite" if found.loss is None else f"{found.loss:.3f}"
-    print(f"{printable(label)}: {count(len(found.share))} units, loss {loss}")
+    print_lines(f"{label}: {count(len(found.share))} units, loss {loss}")
     kind = "of the batch" if found.statistics == "batch" else "running"
-    print(f"{count(found.images)} images of {data}, {count(found.batch)} at a time; statistics of BN: {kind}")
-    print()
+    print_lines(f"{count(found.images)} images of {data}, {count(found.batch)} at a time; statistics of BN: {kind}")
+    print_lines()
     columns: dict[str, tuple[Numbers, str]] = {
         "rms": (found.rms, ".3g"),
         "growth": (found.growth, ".3f"),
@@ -41,7 +41,7 @@ def print_propagation(label: str, data: str, found: Propagation) -> None:
         (str(i), *(_cell(values, i, form) for values, form in columns.values())) for i in thinned(found.spans, ROWS)
     ]
     print_table(header, rows, right=header)
-    print()
+    print_lines()
 
 
 def _cell(values: Numbers, i: int, form: str) -> str:

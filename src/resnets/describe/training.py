@@ -11,7 +11,7 @@ from resnets.engine.device import choose
 from resnets.engine.memory import fastest, forecast
 from resnets.engine.report import chosen
 from resnets.spec import Spec
-from resnets.text import print_table
+from resnets.text import print_lines, print_table
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,8 @@ class Training:
 
     def print_memory(self) -> None:
         told = self.memory()
-        print(f"\nMemory of training with batches of {self.batch}, in MiB; {self._room(told['available'])}:\n")
+        room = self._room(told["available"])
+        print_lines("", f"Memory of training with batches of {self.batch}, in MiB; {room}:", "")
         header = ("mode", "peak", "process", "weights", "maps", "", "what is kept")
         rows = []
         for mode, row in told["modes"].items():
@@ -57,5 +58,5 @@ class Training:
         return "how much there is is not known" if room is None else f"{room >> 20:,} are available"
 
     def print_engine(self) -> None:
-        print("\nHow it is trained here:\n")
+        print_lines("", "How it is trained here:", "")
         print_table(("what", "value", "why"), [list(line) for line in chosen(self.spec, self.batch, self.size)])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from resnets.evaluate.precise_bn import precise_bn
 from resnets.evaluate.protocol import Protocol, assess
 from resnets.evaluate.subject import Subject, normalization, subject
 from resnets.interop.pretrained import located
+from resnets.text import print_json, print_lines, say
 
 BATCH = 500
 
@@ -71,7 +71,7 @@ def _require_fitting(given: Subject, images: Images) -> None:
 
 
 def _warn(sentence: str) -> None:
-    print(f"resnets: warning: {sentence}", file=sys.stderr)
+    say(f"warning: {sentence}")
 
 
 def require_alike(subjects: Sequence[Subject]) -> None:
@@ -145,18 +145,19 @@ def eval_command(
     if out:
         _write(Path(out), {**result, "weights": [dict(given.about.provenance) for given in subjects]})
     if as_json:
-        print(json.dumps(result, indent=2))
+        print_json(result)
         return
     for given in subjects:
-        print(given.what)
-    print(f"{' and '.join(given.net.spec.name for given in subjects)} on {about['data']}, {how}: {found}")
+        print_lines(given.what)
+    print_lines(f"{' and '.join(given.net.spec.name for given in subjects)} on {about['data']}, {how}: {found}")
     if bad.met:
-        print(f"{len(bad.met)} of {len(bad.met) + found.images} pictures could not be decoded and were passed over")
+        seen = len(bad.met) + found.images
+        print_lines(f"{len(bad.met)} of {seen} pictures could not be decoded and were passed over")
     right = f"that is {100 - found.error:.2f} % right"
     if five := found.top5:
-        print(f"the true class not among the first five: {five}")
+        print_lines(f"the true class not among the first five: {five}")
         right += f", {100 - five.error:.2f} % among the first five"
-    print(right)
+    print_lines(right)
 
 
 def member(

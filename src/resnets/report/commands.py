@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from resnets.atomic import write_atomically
 from resnets.errors import UserError
 from resnets.report import curves, listing, results
 from resnets.runs import Run, find
-from resnets.text import clock, print_table
+from resnets.text import clock, print_json, print_lines, print_table
 
 
 def runs_command(folder: str, *, as_json: bool) -> None:
     rows = listing.rows(find(Path(folder)))
     if as_json:
-        print(json.dumps(rows, indent=2))
+        print_json(rows)
         return
     if not rows:
         raise UserError(f"there is no run in {folder}.")
@@ -40,12 +39,12 @@ def _number(value: float | None, digits: int) -> str:
 
 
 def plot_command(paths: list[str], out: str) -> None:
-    print(curves.draw(_runs(paths), Path(out)))
+    print_lines(curves.draw(_runs(paths), Path(out)))
 
 
 def results_command(paths: list[str], out: str) -> None:
     results.write(Path(out), results.collect(_runs(paths)))
-    print(out)
+    print_lines(out)
 
 
 def report_command(paths: list[str], out: str) -> None:
@@ -59,7 +58,7 @@ def report_command(paths: list[str], out: str) -> None:
     counts = [f"{len(gathered.found[budget])} rows at budget {budget}" for budget in gathered.budgets]
     counts += [f"{len(gathered.analyses)} analyses", f"{len(gathered.trainings)} other trainings"]
     others = f"; {gathered.left_out} files of other kinds left out" if gathered.left_out else ""
-    print(f"{out}: {', '.join(counts)}{others}")
+    print_lines(f"{out}: {', '.join(counts)}{others}")
 
 
 def _runs(paths: list[str]) -> list[Run]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from resnets.errors import UserError
+from resnets.report.figure import label, save
 from resnets.runs import Run
 
 _COLOURS = (
@@ -46,11 +47,10 @@ def labels(runs: Sequence[Run]) -> list[str]:
 def draw(runs: Sequence[Run], path: Path) -> Path:
     """Several runs in one picture; the file's ending says the format."""
     try:
-        import matplotlib
+        from matplotlib.figure import Figure
+        from matplotlib.ticker import FuncFormatter
     except ImportError:
         raise UserError("drawing curves needs the extra: pip install 'resnets[plot]'.") from None
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import FuncFormatter
 
     if path.suffix.lstrip(".") not in ("svg", "png", "pdf"):
         raise UserError(f"cannot draw to {path}: end its name in .svg, .png or .pdf.")
@@ -66,7 +66,7 @@ def draw(runs: Sequence[Run], path: Path) -> Path:
         steps, errors = curves[split]
         if len(steps) == 1:  # measured at the end alone: the training error shows the way there
             error_axis.plot(*curves["training"], color=colour, linewidth=0.6)
-        text = f"{name}: {split} error {errors[-1]:.2f} %"
+        text = f"{label(name)}: {split} error {errors[-1]:.2f} %"
         error_axis.plot(steps, errors, "o-" if len(steps) == 1 else "-", color=colour, label=text)
     loss_axis.set(xlabel="iterations", ylabel="training loss (dashed)", yscale="log")
     for axis in (loss_axis.yaxis.set_major_formatter, loss_axis.yaxis.set_minor_formatter):
@@ -74,7 +74,5 @@ def draw(runs: Sequence[Run], path: Path) -> Path:
     error_axis.set(ylabel="error, % (solid; thin: of training)", ylim=(0, None))
     error_axis.grid(alpha=0.25)
     figure.legend(frameon=False, loc="outside lower center", ncols=1)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with matplotlib.rc_context({"svg.hashsalt": "resnets", "svg.fonttype": "none"}):  # the same bytes for the same runs
-        figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
+    save(figure, path, dpi=150)
     return path

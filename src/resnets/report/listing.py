@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
+from resnets.errors import UserError
+from resnets.ownership import open_plain
 from resnets.runs import Run
 
 
@@ -39,12 +42,12 @@ def _locked(path: Path) -> bool:
     try:
         import fcntl
 
-        with (path / ".lock").open() as handle:
+        with os.fdopen(open_plain(path / ".lock", os.O_RDONLY)) as handle:
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except ImportError:
         return False
     except BlockingIOError:
         return True
-    except OSError:
+    except (OSError, UserError):
         return False
     return False

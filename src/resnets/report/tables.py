@@ -12,10 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from resnets.atomic import write_atomically
 from resnets.paper.numbers import beside
 from resnets.report import depth, performance, reproduced
 from resnets.runs import Summary
 from resnets.spec import Spec
+from resnets.text import print_lines
 
 _PLACE = re.compile(r"(<!-- results: ([a-z0-9-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -86,8 +88,8 @@ def main(root: Path) -> None:
     for path in [root / "README.md", *sorted((root / "docs").glob("*.md"))]:
         page = path.read_text()
         if (new := filled(page, root / "results")) != page:
-            path.write_text(new)
-            print(f"{path.relative_to(root)}: tables made anew")
+            write_atomically(path, new.encode())
+            print_lines(f"{path.relative_to(root)}: tables made anew")
     depth.draw(root / "results")
     reproduced.draw(root / "results")
 

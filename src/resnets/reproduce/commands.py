@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -22,13 +21,13 @@ from resnets.report import responses
 from resnets.reproduce import results
 from resnets.reproduce.budgets import BUDGETS, budget_of
 from resnets.reproduce.plan import Job, Plan, experiments_of, imagenet_in, plan, rows_of
-from resnets.text import clock, print_table
+from resnets.text import clock, print_lines, print_table, say
 
 
 def list_command() -> None:
     cells = [[e.name, e.where, str(len(e.rows)), e.title] for e in EXPERIMENTS.values()]
     print_table(("experiment", "where", "rows", "what"), cells, right=("rows",))
-    print()
+    print_lines()
     print_table(("budget", "seeds", "what"), [[b.name, str(b.seeds), b.text] for b in BUDGETS.values()], ("seeds",))
 
 
@@ -98,17 +97,17 @@ def _priced(planned: Plan, folder: Path, device: str, memory: str, engine: str) 
         cells.append([job.row.name, str(job.spec.depth), f"{job.steps:,}", runs, *taken, besides])
     header = ("row", "layers", "steps", "runs left", "time", "memory", "mode", "scaled besides")
     if cells:
-        print(f"Budget {planned.jobs[0].budget.name}; scaled in all rows: {', '.join(told) or 'nothing'}.")
+        print_lines(f"Budget {planned.jobs[0].budget.name}; scaled in all rows: {', '.join(told) or 'nothing'}.")
         print_table(header, cells, right=header[1:6])
     if planned.waiting:
         names = ", ".join(row.name for row in planned.waiting)
-        print(f"Waiting for ImageNet, a folder with train and val that --imagenet DIR names: {names}.")
+        print_lines(f"Waiting for ImageNet, a folder with train and val that --imagenet DIR names: {names}.")
     for job, cost in prices.items():
         if not cost.fits:
-            print(f"{job.row.name} does not fit into memory and is left out; it would with {cost.advice}.")
+            print_lines(f"{job.row.name} does not fit into memory and is left out; it would with {cost.advice}.")
     fitting = {job: prices[job].seconds for job in todo if prices[job].fits}
     total = sum(seconds * len(left[job]) for job, seconds in fitting.items())
-    print(f"{len(fitting)} rows to run, {clock(total)} on this machine as busy as it is now.", flush=True)
+    print_lines(f"{len(fitting)} rows to run, {clock(total)} on this machine as busy as it is now.", flush=True)
     return fitting
 
 
@@ -125,15 +124,16 @@ def _run(jobs: dict[Job, float], folder: Path, out: Path, data_dir: str | None, 
         for seed in job.seeds:
             if seed in results.seeds_done(folder, job):
                 continue
-            print(f"[{number}/{len(jobs)}] {job.row.name}, budget {job.budget.name}, seed {seed}", flush=True)
+            print_lines(f"[{number}/{len(jobs)}] {job.row.name}, budget {job.budget.name}, seed {seed}", flush=True)
             began = time.monotonic()
             run_seed(job, seed, sources[job], out=out, folder=folder, **how)
-            print(f"took {clock(time.monotonic() - began)}; foretold for a whole run: {clock(foretold)}", flush=True)
+            taken = clock(time.monotonic() - began)
+            print_lines(f"took {taken}; foretold for a whole run: {clock(foretold)}", flush=True)
         path = results.path_of(folder, job)
         found = read(path.parent)[job.row.name]
         for one in map(found.by, found.tests):
             what = f"{job.row.split} error" + f", {one.test}," * bool(one.test)
-            print(f"{comparison.error_text(one, ' %')} {what} of {len(one.runs)} runs: {path}", flush=True)
+            print_lines(f"{comparison.error_text(one, ' %')} {what} of {len(one.runs)} runs: {path}", flush=True)
 
 
 def _measure_later(jobs: Iterable[Job], folder: Path, out: Path, data_dir: str | None) -> None:
@@ -146,7 +146,7 @@ def _measure_later(jobs: Iterable[Job], folder: Path, out: Path, data_dir: str |
     sources = Sources(data_dir)
     for job, seed, run in lacking:
         measure_later(job, seed, run, sources[job], folder)
-        print(f"{job.row.name}, seed {seed}: responses measured from {run.weights}", flush=True)
+        print_lines(f"{job.row.name}, seed {seed}: responses measured from {run.weights}", flush=True)
 
 
 # --- compare and judge ------------------------------------------------------------------------
@@ -158,29 +158,32 @@ def compare(experiments: list[Experiment], found: dict[str, Outcome], budget: st
     for experiment in experiments:
         rows |= set(experiment.rows)
         cells, scaled = comparison.lines(experiment, found)
-        print(f"\n{experiment.where}: {experiment.title}. Errors in %; ours: budget {budget}, scaled: {scaled}.")
+        title = f"{experiment.where}: {experiment.title}. Errors in %; ours: budget {budget}, scaled: {scaled}."
+        print_lines("", title)
         print_table(comparison.HEADER, cells, comparison.HEADER[1:5])
         for line in comparison.correlations(experiment, found):
-            print(f"{line} (budget {budget}).")
+            print_lines(f"{line} (budget {budget}).")
     for observation in OBSERVATIONS:
         if rows & set(observation.rows):
             told = verdict(observation, found)
-            print(f"\nobservation {told.number}, budget {budget}: {told.text}\n  {told.verdict}: {told.why}")
+            title = f"observation {told.number}, budget {budget}: {told.text}"
+            print_lines("", title, f"  {told.verdict}: {told.why}")
 
 
 def _responses(figure: Experiment, found: dict[str, Outcome], path: Path) -> None:
     """Figure 7 as a table and, where it can be drawn, as a picture. Older results do not have it."""
     cells = responses.lines(figure, found)
     missing = [cell.label for cell in figure.cells if cell.label not in {line[0] for line in cells}]
-    print(
-        f"\nStandard deviations of the layers' responses, after BN, before ReLU or addition, budget {path.parent.name}:"
+    print_lines(
+        "",
+        f"Standard deviations of the layers' responses, after BN, before ReLU or addition, budget {path.parent.name}:",
     )
     print_table(responses.HEADER, cells, responses.HEADER[1:])
     if missing:
-        print(f"Not measured: {'; '.join(missing)}. They have not been run, or were before responses were measured and")
-        print("have left no weights in --out.")
+        why = "They have not been run, or were before responses were measured and"
+        print_lines(f"Not measured: {'; '.join(missing)}. {why}", "have left no weights in --out.")
     if cells:
         try:
-            print(responses.draw(figure, found, path))
+            print_lines(responses.draw(figure, found, path))
         except UserError as error:
-            print(f"resnets: no picture: {error}", file=sys.stderr)
+            say(f"no picture: {error}")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import Any
 
 from resnets.errors import UserError
 from resnets.paper.numbers import beside
 from resnets.report.curves import draw
 from resnets.runs import Run, Summary
+from resnets.text import print_lines, say
 from resnets.training.session import train
 
 
@@ -25,7 +25,7 @@ def train_command(model: str, *, seeds: range, **options: Any) -> None:
         for split in ("validation", "test"):
             errors = tuple(r[split]["error"] for r in results if split in r)
             if errors:
-                print(f"{split} error over {len(runs)} runs: {Summary(errors)}")
+                print_lines(f"{split} error over {len(runs)} runs: {Summary(errors)}")
 
 
 def _first() -> bool:
@@ -40,11 +40,11 @@ def tell(run: Run) -> None:
     for split in ("validation", "test"):
         if split in result:
             low, high = result[split]["interval"]
-            print(f"{what}: {split} error {result[split]['error']:.2f} % (95 % interval {low:.2f} to {high:.2f})")
+            print_lines(f"{what}: {split} error {result[split]['error']:.2f} % (95 % interval {low:.2f} to {high:.2f})")
     if "test" in result and (theirs := beside(identity.spec, identity.data)):
-        print(theirs)
-    print(f"run: {run.path}")
+        print_lines(theirs)
+    print_lines(f"run: {run.path}")
     try:
-        print(f"curves: {run.curves if run.curves.exists() else draw([run], run.curves)}")
+        print_lines(f"curves: {run.curves if run.curves.exists() else draw([run], run.curves)}")
     except UserError as error:
-        print(f"resnets: no curves: {error}", file=sys.stderr)
+        say(f"no curves: {error}")

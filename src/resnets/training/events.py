@@ -17,7 +17,10 @@ def writer_of(run: Run, tensorboard: bool) -> Callable[[dict[str, Any]], None]:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         raise UserError("--tensorboard needs the extra: pip install 'resnets[tensorboard]'.") from None
-    events = SummaryWriter(str(run.path / "tensorboard"))
+    folder = run.path / "tensorboard"
+    if folder.is_symlink():
+        raise UserError(f"{folder} is a symbolic link, which is not followed; remove it.")
+    events = SummaryWriter(str(folder))
 
     def write(line: dict[str, Any]) -> None:
         for name, value in line.items():

@@ -8,13 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO
 
-from resnets.text import clock
+from resnets.text import clock, print_lines, say
 
 EVERY = 15.0  # seconds between plain lines
-
-
-def say(sentence: str) -> None:
-    print(f"resnets: {sentence}", file=sys.stderr)
 
 
 def mute(sentence: str) -> None:
@@ -69,7 +65,7 @@ class _Lines(Progress):
         self.said = now
         left = (now - self.began) / max(line["step"] - self.done, 1) * (self.total - line["step"])
         text = f"step {line['step']}/{self.total}  {describe(line, self.errors)}  ETA {clock(left)}"
-        print(text, file=self.out, flush=True)
+        print_lines(text, file=self.out, flush=True)
 
     def scored(self, split: str, error: float) -> None:
         self.errors[split] = error
@@ -106,7 +102,7 @@ def progress(total: int, done: int, quiet: bool) -> Iterator[Progress]:
         TimeElapsedColumn(),
         TextColumn("ETA"),
         TimeRemainingColumn(),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
     ]
     with Rich(*columns, console=Console(stderr=True)) as bar:
         yield _Bar(bar, bar.add_task("starting", total=total, completed=done))

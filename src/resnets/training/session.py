@@ -23,12 +23,13 @@ from resnets.errors import DivergedError, UserError
 from resnets.interop.weights import save_weights
 from resnets.runs import Identity, Run, provenance
 from resnets.spec import Spec
+from resnets.text import say
 from resnets.training import checkpoint, distributed, mode
 from resnets.training.beginning import fitted, from_weights
 from resnets.training.checkpoint import Checkpoint
 from resnets.training.events import writer_of
 from resnets.training.loop import NotFiniteError, Trainer
-from resnets.training.progress import Progress, mute, progress, say, warn
+from resnets.training.progress import Progress, mute, progress, warn
 from resnets.training.recipe import Recipe, recipe_of, settled
 from resnets.training.stopping import stopping
 from resnets.zoo import spec_of

@@ -6,7 +6,7 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from resnets.training.progress import say
+from resnets.text import say
 
 
 @contextmanager

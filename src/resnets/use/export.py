@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import io
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from resnets.evaluate.subject import Subject, subject
 from resnets.interop.pretrained import located
 from resnets.nn import ResNet, build, shortcuts
 from resnets.nn.structure import frame_changes
+from resnets.text import print_lines
 from resnets.zoo import NETWORKS, spec_of
 
 FORMATS = {"onnx": ".onnx", "torch-export": ".pt2"}
@@ -38,16 +40,21 @@ def export_command(what: str, *, format: str, out: str | None, fold: bool, chang
         raise one_of("format", format, FORMATS)
     given = _subject(what, changes)
     net = given.net.float().eval()
-    path = Path(out or f"{net.spec.name}{FORMATS[format]}")
+    path = Path(out or f"{_file_name(net.spec.name)}{FORMATS[format]}")
     data, runs = (_onnx if format == "onnx" else _torch_export)(net, fold, about(given))
     off = difference(net, runs, given.preprocessing.crop)
     if not off <= CLOSE:
         raise UserError(f"the {format} graph's scores differ from PyTorch's by {off:.1e} of the largest; not written.")
     write_atomically(path, data)
-    print(given.what)
-    print(f"images (N, {net.spec.in_channels}, H, W) to scores (N, {net.spec.num_classes}); {use(given)}")
-    print(f"compared with PyTorch on three shapes: scores differ by at most {off:.1e} of the largest")
-    print(path)
+    print_lines(given.what)
+    print_lines(f"images (N, {net.spec.in_channels}, H, W) to scores (N, {net.spec.num_classes}); {use(given)}")
+    print_lines(f"compared with PyTorch on three shapes: scores differ by at most {off:.1e} of the largest")
+    print_lines(path)
+
+
+def _file_name(network: str) -> str:
+    """The network's name where it may be a file's: a file of weights says what it likes, as `../../.profile`."""
+    return re.sub(r"[^\w.-]+", "_", network).lstrip(".") or "network"
 
 
 def _subject(what: str, changes: dict[str, Any]) -> Subject:

@@ -14,6 +14,7 @@ from resnets.interop.classes import read_classes
 from resnets.interop.keras import load_keras
 from resnets.interop.tfjs import is_tfjs
 from resnets.interop.weights import layout_in, save_weights
+from resnets.text import print_lines
 
 Floats = tuple[float, ...]
 
@@ -51,15 +52,15 @@ def import_command(
         known = dataclasses.replace(known, classes=names, folders=folders)
     known = dataclasses.replace(known, preprocessing=usual)
     save_weights(given.net, out, metadata=known.to_metadata())
-    print(given.what)
+    print_lines(given.what)
     told = (
         ", ".join(known.classes[:3]) + " ..." if known.classes else "classes without names; --classes FILE gives some"
     )
-    print(f"{spec.num_classes} classes: {told}")
-    print(
+    print_lines(f"{spec.num_classes} classes: {told}")
+    print_lines(
         f"reads RGB, shorter side {usual.resize}, crop {usual.crop}, mean {_list(usual.mean)}, std {_list(usual.std)}"
     )
-    print(out)
+    print_lines(out)
 
 
 def imported(path: Path, network: str | None, changes: dict[str, Any], library: str) -> Subject:

@@ -24,7 +24,7 @@ from resnets.evaluate.protocol import PICTURES, Protocol
 from resnets.evaluate.subject import Subject, subject
 from resnets.evaluate.views import Crop
 from resnets.interop.pretrained import DEFAULT, file_of, index, located
-from resnets.text import printable
+from resnets.text import say
 from resnets.use.telling import TELLERS, Answer
 
 
@@ -63,9 +63,9 @@ def predict_command(
                 _draw(Path(cam), given, seer, Path(answer.file), answer.labels[0])
     teller.close()
     for answer in faults:
-        print(f"resnets: {printable(answer.fault)}", file=sys.stderr)
+        say(answer.fault)
     if faults:
-        print(f"resnets: {len(faults)} of {len(files)} pictures could not be read.", file=sys.stderr)
+        say(f"{len(faults)} of {len(files)} pictures could not be read.")
     return 1 if faults else 0
 
 
@@ -135,4 +135,4 @@ def _draw(out: Path, given: Subject, seer: Member, path: Path, label: int) -> No
     data = io.BytesIO()
     overlay(picture, seer.views, evidence).save(data, "PNG" if out.suffix.lower() == ".png" else "JPEG")
     write_atomically(out, data.getvalue())
-    print(f"resnets: the evidence for {printable(given.about.name(label))} is drawn in {out}", file=sys.stderr)
+    say(f"the evidence for {given.about.name(label)} is drawn in {out}")

@@ -24,7 +24,7 @@ from resnets.interop.files import read_metadata
 from resnets.interop.weights import load, save_weights
 from resnets.paper.numbers import beside
 from resnets.runs import Run
-from resnets.text import count
+from resnets.text import count, print_lines
 from resnets.zoo import spec_of
 
 
@@ -91,9 +91,9 @@ def main(argv: list[str] | None = None) -> int:
     try:
         for path in args.runs:
             name = ship(Run(Path(path)), args.into)
-            print(f"{name}: {(args.into or pretrained.FOLDER) / name}.safetensors")
+            print_lines(f"{name}: {(args.into or pretrained.FOLDER) / name}.safetensors")
     except UserError as error:
-        print(f"ship: {error}", file=sys.stderr)
+        print_lines(f"ship: {error}", file=sys.stderr)
         return 2
     return 0
 

@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 import torch
 
-from resnets.compiled import Library, NotBuiltError, SwitchedOffError, Ways, tell
+from resnets.compiled import Library, NotBuiltError, SwitchedOffError, Ways
 from resnets.engine.native.kernels import ACT, ADD, Kernels, Sink, Source
+from resnets.text import say
 
 _WAYS = Ways(  # for this very CPU, or for any of its kind
     compile=(
@@ -40,7 +41,7 @@ def load() -> Loaded:
         return Loaded(*Library(source, "kernels", _WAYS, _open, salt=torch.__version__).load())
     except NotBuiltError as error:
         if not isinstance(error, SwitchedOffError):
-            tell(f"{error}; PyTorch computes without kernels of our own (RESNETS_NATIVE=0 says so for good).")
+            say(f"{error}; PyTorch computes without kernels of our own (RESNETS_NATIVE=0 says so for good).")
         return Loaded(None, str(error))
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable
 
+from resnets.text import printable
+
 _EMPTY = ("meta", "br")  # elements without an end
 
 
@@ -15,7 +17,7 @@ class Html(str):
 
 
 def text(child: object) -> Html:
-    return child if isinstance(child, Html) else Html(html.escape(str(child)))
+    return child if isinstance(child, Html) else Html(html.escape(printable(str(child))))
 
 
 def join(children: Iterable[object]) -> Html:
@@ -30,5 +32,5 @@ def tag(name: str, /, *children: object, **attributes: object) -> Html:
         if value is True:
             words.append(key)
         elif value is not None and value is not False:
-            words.append(f'{key}="{html.escape(str(value))}"')
+            words.append(f'{key}="{html.escape(printable(str(value)))}"')
     return Html(f"<{' '.join(words)}>{join(children)}" + ("" if name in _EMPTY else f"</{name}>"))

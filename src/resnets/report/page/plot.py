@@ -11,6 +11,7 @@ import json
 from typing import Any
 
 from resnets.report.page.html import Html, tag
+from resnets.text import printable
 
 COLOURS = ("#7d7d7d", "#d64545", "#2f83c5", "#2f9457", "#b1741a", "#9264c8")
 MARKS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star")  # one more than colours: pairs stay rare
@@ -19,7 +20,7 @@ _ROW = 20  # pixels of a line of the legend
 
 def label(words: str) -> str:
     """Words as Plotly shows them, which else reads tags in them."""
-    return html.escape(words, quote=False)
+    return html.escape(printable(words), quote=False)
 
 
 def trace(number: int, name: str, x: list[Any], y: list[Any], **more: Any) -> dict[str, Any]:
