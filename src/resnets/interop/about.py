@@ -17,6 +17,7 @@ from resnets.errors import UserError
 from resnets.spec import Spec
 
 Floats = tuple[float, ...]
+LARGEST_SIDE = 1024  # pixels to which the shorter side of a picture is scaled; the papers' largest is 640
 IMAGENET_MEAN_STD = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))  # what most nets for ImageNet were trained with
 
 
