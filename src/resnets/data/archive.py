@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
 import tarfile
 import zlib
 from collections.abc import Collection
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
+from resnets.bounded import BoundedReader
 from resnets.errors import UserError
 
 LARGEST = 1 << 28  # bytes in a member; the largest of CIFAR has 155 million
+UNPACKED = 1 << 28  # bytes in an archive; CIFAR's have 186 million
 MEMBERS = 1000
 
 
@@ -17,7 +20,7 @@ def read_archive(path: Path, wanted: Collection[str]) -> dict[str, bytes]:
     """The `wanted` members by name. An archive with a member that no data set needs is refused whole."""
     found: dict[str, bytes] = {}
     try:
-        with tarfile.open(path, "r|*") as tar:
+        with gzip.open(path) as packed, _streamed(BoundedReader(packed, UNPACKED, path)) as tar:
             for number, member in enumerate(tar):
                 if fault := _fault(member, number):
                     raise UserError(f"{path} is refused: its member {member.name!r} {fault}.")
@@ -30,13 +33,17 @@ def read_archive(path: Path, wanted: Collection[str]) -> dict[str, bytes]:
     return found
 
 
+def _streamed(reader: BoundedReader) -> tarfile.TarFile:
+    return tarfile.open(fileobj=reader, mode="r|")  # type: ignore[call-overload]
+
+
 def _fault(member: tarfile.TarInfo, number: int) -> str:
     name = member.name
     if PurePosixPath(name).is_absolute() or PureWindowsPath(name).drive or name.startswith("\\"):
         return "has an absolute name"
     if ".." in name.replace("\\", "/").split("/"):
         return "has .. in its name"
-    if not (member.isreg() or member.isdir()):
+    if not (member.isreg() or member.isdir()) or member.issparse():
         return "is a link, a device or another special file"
     if member.size > LARGEST or number >= MEMBERS:
         return "is more than such an archive holds"

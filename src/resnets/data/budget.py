@@ -6,15 +6,17 @@ allowed goes alone.
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 SHARES = 16
 SHARE = 1 << 23  # pixels
 SMALL = 1 << 20  # pixels of a picture that never waits
+LARGE = 1 << 25  # pixels of a picture whose memory is given back at once
 
 
 class Budget:
@@ -58,7 +60,17 @@ def room_for(size: tuple[int, int]) -> Iterator[None]:
         yield
         return
     with _budget.take(-(-pixels // SHARE)):
-        yield
+        try:
+            yield
+        finally:
+            if pixels > LARGE:
+                _give_back_freed_memory()
+
+
+def _give_back_freed_memory() -> None:
+    """glibc keeps what a thread has freed for that thread alone; of large pictures each would keep one."""
+    with suppress(OSError, AttributeError):  # another C library
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
 
 
 @contextmanager

@@ -25,6 +25,7 @@ from PIL import Image, UnidentifiedImageError
 from PIL.JpegImagePlugin import JpegImageFile
 
 from resnets.data import jpeg
+from resnets.data.budget import room_for
 from resnets.data.jpeg import Box
 
 Pixels = npt.NDArray[np.uint8]  # (height, width, 3)
@@ -32,7 +33,7 @@ Pixels = npt.NDArray[np.uint8]  # (height, width, 3)
 FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF", "PPM")  # others, as EPS, may run programs
 MOST = 1 << 27  # pixels; a file of some bytes can claim more than there is memory
 _PARTS = {"TIFF": 2, "WEBP": 4}  # of MOST one part is allowed, because the decoders hold more copies
-_STRIP = 1 << 22  # pixels that are converted at a time
+_STRIP = 1 << 20  # pixels that are converted at a time
 _KEPT = 1 << 26  # bytes that a `Room` keeps
 _STORED: dict[int, Callable[[Pixels], Pixels]] = {
     2: lambda upright: upright[:, ::-1],
@@ -44,6 +45,7 @@ _STORED: dict[int, Callable[[Pixels], Pixels]] = {
     8: lambda upright: np.rot90(upright, -1),
 }  # by EXIF's word for the orientation: the upright pixels seen as the file has them
 _ORIENTATION = 0x0112
+_PNG_EXIF = {"exif": b"eXIf", "Raw profile type exif": b"Raw profile type exif"}  # as PIL and as the file name it
 _PIL = r"PIL\."
 _PIL_IGNORED = ("ignore", None, Warning, re.compile(_PIL), 0)  # as it stands among the filters of `warnings`
 
@@ -78,7 +80,7 @@ class Opened:
         self.stored = usual or self.image.size
         self._require_allowed()
         with _told():
-            self.orientation = 1 if usual else _orientation(self.image)
+            self.orientation = 1 if usual else self._read_orientation()
         self.size = self._upright(self.stored)  # width, height
         self._usual = usual is not None
 
@@ -90,6 +92,17 @@ class Opened:
         if width * height > most:
             kind = "" if most == MOST else f", as many as a {_kind(self.image)} file may have here"
             raise BadImageError(f"has {width}x{height} pixels, more than {most:,}{kind}")
+
+    def _read_orientation(self) -> int:
+        """EXIF's. PIL decodes a PNG as a whole to see whether EXIF follows the pixels, which it seldom does."""
+        image = self.image
+        if image.format != "PNG" or any(key in image.info for key in _PNG_EXIF):
+            return _orientation(image)
+        if not any(mark in self.data for mark in _PNG_EXIF.values()):
+            return 1
+        del self.image, image  # with the pixels that are decoded now
+        with room_for(self.stored):
+            return _orientation(Image.open(io.BytesIO(self.data), formats=("PNG",)))
 
     @cached_property
     def image(self) -> Image.Image:

@@ -106,8 +106,8 @@ def _known(name: str) -> Known:
 
 def _open_cache(known: Known, path: Path, source: str) -> Found:
     try:
-        rows = np.load(path, mmap_mode="c")  # private pages: the arrays are writable and the file is not
-    except (OSError, ValueError, EOFError) as error:
+        rows = np.lib.format.open_memmap(path, mode="c")  # private pages: arrays are writable and the file is not
+    except Exception as error:  # a broken header may fail in any way
         raise UserError(f"{path} is broken ({error}).") from None
     if rows.dtype != RECORD or rows.shape != (sum(known.counts),):
         raise UserError(f"{path} is broken: it does not hold {sum(known.counts)} images.")

@@ -26,8 +26,12 @@ def look_at(path: str, channels: int, see: Callable[[Image.Image], T]) -> T:
         raise UserError(f"pictures have 1 or 3 channels, and the network reads {channels}.")
     opened = Opened(read(path))
     with room_for(opened.size):
-        found = Image.fromarray(opened.pixels())
-        return see(found if channels == 3 else found.convert("L"))
+        return see(_decoded(opened, channels))  # without a name, so that it is gone when the room is given back
+
+
+def _decoded(opened: Opened, channels: int) -> Image.Image:
+    found = Image.fromarray(opened.pixels())
+    return found if channels == 3 else found.convert("L")
 
 
 def look_at_file(path: Path, channels: int, see: Callable[[Image.Image], T]) -> T:
