@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import gzip
 import tarfile
-import zlib
 from collections.abc import Collection
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
-from resnets.bounded import BoundedReader
+from resnets.bounded import TAR_ERRORS, open_tar
 from resnets.errors import UserError
 
 LARGEST = 1 << 28  # bytes in a member; the largest of CIFAR has 155 million
@@ -20,21 +18,17 @@ def read_archive(path: Path, wanted: Collection[str]) -> dict[str, bytes]:
     """The `wanted` members by name. An archive with a member that no data set needs is refused whole."""
     found: dict[str, bytes] = {}
     try:
-        with gzip.open(path) as packed, _streamed(BoundedReader(packed, UNPACKED, path)) as tar:
+        with open_tar(path, UNPACKED) as tar:
             for number, member in enumerate(tar):
                 if fault := _fault(member, number):
                     raise UserError(f"{path} is refused: its member {member.name!r} {fault}.")
                 if member.name in wanted and (stream := tar.extractfile(member)):
                     found[member.name] = stream.read()
-    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
+    except TAR_ERRORS as error:
         raise UserError(f"{path} cannot be read as a tar archive ({error}); fetch it again.") from None
     if missing := sorted(set(wanted) - set(found)):
         raise UserError(f"{path} lacks {', '.join(missing)}; fetch it again.")
     return found
-
-
-def _streamed(reader: BoundedReader) -> tarfile.TarFile:
-    return tarfile.open(fileobj=reader, mode="r|")  # type: ignore[call-overload]
 
 
 def _fault(member: tarfile.TarInfo, number: int) -> str:

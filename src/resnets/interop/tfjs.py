@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
 import math
-import tarfile
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from resnets.bounded import BoundedReader, read_bounded
+from resnets.bounded import TAR_ERRORS, open_tar, read_bounded
 from resnets.errors import UserError
 from resnets.interop.files import some
 
@@ -120,7 +117,7 @@ def _untarred(source: Path) -> dict[str, bytes]:
     """The files of an archive in memory: nothing of it is written to the disk."""
     found: dict[str, bytes] = {}
     try:
-        with gzip.open(source) as packed, _streamed(BoundedReader(packed, LARGEST, source)) as archive:
+        with open_tar(source, LARGEST) as archive:
             for member in archive:
                 wanted = member.isfile() and not member.issparse() and member.name.endswith((".json", ".bin"))
                 if wanted and (file := archive.extractfile(member)):
@@ -129,13 +126,9 @@ def _untarred(source: Path) -> dict[str, bytes]:
         raise UserError(f"there is no file {source}.") from None
     except UserError:
         raise
-    except (tarfile.TarError, OSError, EOFError, zlib.error, ValueError) as error:
+    except (*TAR_ERRORS, ValueError) as error:
         raise UserError(f"{source} is no archive that can be read: {error}.") from error
     return found
-
-
-def _streamed(reader: BoundedReader) -> tarfile.TarFile:
-    return tarfile.open(fileobj=reader, mode="r|")  # type: ignore[call-overload]
 
 
 def _must(data: bytes | None, source: Path, name: str) -> bytes:
