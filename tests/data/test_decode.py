@@ -100,6 +100,42 @@ def test_pictures_are_turned_as_exif_says(orientation, either):
     assert small.shape[:2] == (wanted.shape[0] // 2, wanted.shape[1] // 2)
 
 
+@pytest.mark.parametrize("form", ["TIFF", "PNG", "WEBP"])
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_other_formats_are_turned_once(form, orientation, monkeypatch):
+    """Also where the picture is converted in strips."""
+    from PIL import ImageOps
+
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    data = encoded(PICTURE, form, exif=exif, **({"lossless": True} if form == "WEBP" else {}))
+    wanted = np.asarray(ImageOps.exif_transpose(Image.open(io.BytesIO(data))))
+    for strip in (1, 7 * 60, module._STRIP):
+        monkeypatch.setattr(module, "_STRIP", strip)
+        opened = Opened(data)
+        assert opened.size == (wanted.shape[1], wanted.shape[0])
+        assert np.array_equal(opened.pixels(), wanted)
+
+
+@pytest.mark.parametrize("mode", ["L", "LA", "RGBA", "P", "1", "I;16"])
+def test_strips_are_what_the_whole_is(mode, monkeypatch):
+    values = np.arange(60 * 40, dtype=np.uint16).reshape(40, 60) * 27
+    image = Image.fromarray(values) if mode == "I;16" else PICTURE.convert(mode)
+    data = encoded(image, "PNG", **({"transparency": bytes(range(256))} if mode == "P" else {}))
+    whole = decode(data)
+    monkeypatch.setattr(module, "_STRIP", 7 * 60)
+    assert np.array_equal(decode(data), whole)
+
+
+def test_opening_a_png_decodes_nothing(monkeypatch):
+    """PIL would, to look for EXIF behind the pixels."""
+    from PIL.PngImagePlugin import PngImageFile
+
+    data = encoded(PICTURE, "PNG")
+    monkeypatch.setattr(PngImageFile, "load", lambda self: pytest.fail("it was decoded"))
+    assert Opened(data).size == (60, 40)
+
+
 def test_broken_exif_is_as_none():
     good = encoded(PICTURE, quality=95)
     exif = b"Exif\0\0II*\0\xff\xff\xff\x7f"

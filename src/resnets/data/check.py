@@ -12,6 +12,7 @@ import numpy as np
 from torch.utils.data import Dataset
 
 from resnets.data.bad import require_policy
+from resnets.data.budget import room_for
 from resnets.data.decode import BadImageError, Opened, read
 from resnets.data.files import Files
 from resnets.data.folder import Folder, open_folder
@@ -47,7 +48,8 @@ class Looks(Dataset[Found]):
         for path in paths:
             try:
                 opened = Opened(read(path))
-                opened.pixels()
+                with room_for(opened.size):
+                    opened.pixels()
                 found.notes.update(opened.notes)
                 found.sides[min(opened.size)] += 1
             except BadImageError as bad:

@@ -3,16 +3,18 @@
 Of JPEG files only as much is decoded as the wanted size needs: halves, quarters and eighths come straight out of the
 frequencies. Turned as EXIF says, 16 bits to 8, every mode to RGB, white where it is transparent, of animations
 the first picture. Usual JPEGs are decoded by libjpeg-turbo, only as far as the wanted part goes, or with the extra
-`fast-jpeg` as a whole by simplejpeg, to the same pixels as by PIL.
+`fast-jpeg` as a whole by simplejpeg, to the same pixels as by PIL. Whatever the mode, there are never more than two
+copies of full size: what PIL has decoded, and the RGB pixels.
 """
 
 from __future__ import annotations
 
 import io
+import itertools
 import re
 import struct
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache, cached_property
 from typing import Any
@@ -23,22 +25,27 @@ from PIL import Image, UnidentifiedImageError
 from PIL.JpegImagePlugin import JpegImageFile
 
 from resnets.data import jpeg
+from resnets.data.budget import room_for
 from resnets.data.jpeg import Box
 
 Pixels = npt.NDArray[np.uint8]  # (height, width, 3)
 
 FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF", "PPM")  # others, as EPS, may run programs
 MOST = 1 << 27  # pixels; a file of some bytes can claim more than there is memory
-_TURNED = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}  # by EXIF's word for the orientation
+_PARTS = {"TIFF": 2, "WEBP": 4}  # of MOST one part is allowed, because the decoders hold more copies
+_STRIP = 1 << 20  # pixels that are converted at a time
+_KEPT = 1 << 26  # bytes that a `Room` keeps
+_STORED: dict[int, Callable[[Pixels], Pixels]] = {
+    2: lambda upright: upright[:, ::-1],
+    3: lambda upright: upright[::-1, ::-1],
+    4: lambda upright: upright[::-1],
+    5: lambda upright: upright.transpose(1, 0, 2),
+    6: np.rot90,
+    7: lambda upright: upright[::-1, ::-1].transpose(1, 0, 2),
+    8: lambda upright: np.rot90(upright, -1),
+}  # by EXIF's word for the orientation: the upright pixels seen as the file has them
 _ORIENTATION = 0x0112
+_PNG_EXIF = {"exif": b"eXIf", "Raw profile type exif": b"Raw profile type exif"}  # as PIL and as the file name it
 _PIL = r"PIL\."
 _PIL_IGNORED = ("ignore", None, Warning, re.compile(_PIL), 0)  # as it stands among the filters of `warnings`
 
@@ -54,6 +61,8 @@ class Room:
         self.bytes: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
 
     def of(self, size: int) -> npt.NDArray[np.uint8]:
+        if size > _KEPT:
+            return np.empty(size, np.uint8)
         if size > len(self.bytes):
             self.bytes = np.empty(size, np.uint8)
         return self.bytes
@@ -69,12 +78,31 @@ class Opened:
         decoder = jpeg.load()
         usual = decoder.size(data) if decoder else None  # PIL need not open it
         self.stored = usual or self.image.size
-        if self.stored[0] * self.stored[1] > MOST:
-            raise BadImageError(f"has {self.stored[0]}x{self.stored[1]} pixels, more than {MOST:,}")
+        self._require_allowed()
         with _told():
-            self.orientation = 1 if usual else _orientation(self.image)
+            self.orientation = 1 if usual else self._read_orientation()
         self.size = self._upright(self.stored)  # width, height
         self._usual = usual is not None
+
+    def _require_allowed(self) -> None:
+        """Refuse a picture whose decoding would take more memory than anybody expects."""
+        (width, height), most = self.stored, MOST
+        if width * height > MOST // max(_PARTS.values()):  # only then the file need be looked at once more
+            most //= _parts(self.image)
+        if width * height > most:
+            kind = "" if most == MOST else f", as many as a {_kind(self.image)} file may have here"
+            raise BadImageError(f"has {width}x{height} pixels, more than {most:,}{kind}")
+
+    def _read_orientation(self) -> int:
+        """EXIF's. PIL decodes a PNG as a whole to see whether EXIF follows the pixels, which it seldom does."""
+        image = self.image
+        if image.format != "PNG" or any(key in image.info for key in _PNG_EXIF):
+            return _orientation(image)
+        if not any(mark in self.data for mark in _PNG_EXIF.values()):
+            return 1
+        del self.image, image  # with the pixels that are decoded now
+        with room_for(self.stored):
+            return _orientation(Image.open(io.BytesIO(self.data), formats=("PNG",)))
 
     @cached_property
     def image(self) -> Image.Image:
@@ -109,13 +137,16 @@ class Opened:
             if self._usual and (part := self._part(shrink, room, box)) is not None:
                 return part
             array = self._fast(shrink, room)
-            if array is None:
-                if shrink > 1:
-                    self.image.draft(None, (self.stored[0] // shrink, self.stored[1] // shrink))
-                array = np.asarray(_rgb(self.image))
-            if self.orientation > 1:
-                array = np.asarray(Image.fromarray(array).transpose(_TURNED[self.orientation]))
+            array = self._by_pil(shrink) if array is None else _upright(array.shape, self.orientation, [array])
             return array if box is None else box.of(array)
+
+    def _by_pil(self, shrink: int) -> Pixels:
+        image = self.image
+        del self.image  # with its pixels, which nobody needs when they are converted
+        if shrink > 1:
+            image.draft(None, (self.stored[0] // shrink, self.stored[1] // shrink))
+        image.load()
+        return _upright((image.height, image.width, 3), self.orientation, _strips(image))
 
     def _upright(self, size: tuple[int, int]) -> tuple[int, int]:
         return (size[1], size[0]) if self.orientation >= 5 else size
@@ -190,19 +221,52 @@ def _hush() -> None:
 
 
 def _orientation(image: Image.Image) -> int:
-    """EXIF's, or 1 where there is none or it makes no sense."""
-    if "exif" not in image.info and image.format not in ("TIFF", "WEBP", "PNG"):
+    """EXIF's, or 1 where there is none or it makes no sense; TIFF files are turned by PIL itself."""
+    if image.format == "TIFF" or ("exif" not in image.info and image.format not in ("WEBP", "PNG")):
         return 1
     try:
         found = image.getexif().get(_ORIENTATION, 1)
     except (SyntaxError, ValueError, TypeError, KeyError, IndexError, struct.error, OSError):
         return 1
-    return found if found in _TURNED else 1
+    return found if found in _STORED else 1
 
 
 def _shrunk(size: tuple[int, int], shrink: int) -> tuple[int, int]:
     """As libjpeg rounds: up."""
     return -(-size[0] // shrink), -(-size[1] // shrink)
+
+
+def _parts(image: Image.Image) -> int:
+    """Into how many parts MOST is divided for such a file. A progressive JPEG is held as a whole in frequencies."""
+    return _PARTS.get(str(image.format), 2 if image.info.get("progressive") else 1)
+
+
+def _kind(image: Image.Image) -> str:
+    return f"progressive {image.format}" if image.info.get("progressive") else str(image.format)
+
+
+def _upright(shape: tuple[int, ...], orientation: int, strips: Iterable[Pixels]) -> Pixels:
+    """The picture of strips from above to below in that shape, turned as EXIF says without a further copy."""
+    strips = iter(strips)
+    first = next(strips)
+    if first.shape == shape and orientation == 1:
+        return first
+    out = np.empty((shape[1], shape[0], 3) if orientation >= 5 else shape, np.uint8)
+    stored, top = _STORED[orientation](out) if orientation > 1 else out, 0
+    for strip in itertools.chain([first], strips):
+        stored[top : top + len(strip)] = strip
+        top += len(strip)
+    return out
+
+
+def _strips(image: Image.Image) -> Iterator[Pixels]:
+    """The RGB pixels of a loaded picture from above to below, some lines at a time."""
+    lines = max(1, _STRIP // image.width)
+    if lines >= image.height:
+        yield np.asarray(_rgb(image))
+        return
+    for top in range(0, image.height, lines):
+        yield np.asarray(_rgb(image.crop((0, top, image.width, min(top + lines, image.height)))))
 
 
 def _rgb(image: Image.Image) -> Image.Image:

@@ -111,7 +111,7 @@ def _open_cache(known: Known, path: Path, source: str) -> Found:
     try:
         with path.open("rb") as file:
             rows = _read_rows(file, sum(known.counts))
-    except (OSError, ValueError, EOFError) as error:
+    except Exception as error:  # a broken header may fail in any way
         raise UserError(f"{path} is broken ({error}).") from None
     return Found(known.images(rows, known.check(rows, str(path))), source, path)
 

@@ -17,6 +17,9 @@ from resnets.data.progress import Progress
 from resnets.data.unpickle import read_batch
 from resnets.errors import UserError
 
+_LABELS = 1 << 22  # bytes of a list of labels; a longer one is cut off and so is none
+_PIXELS = 1 << 25  # of a sheet of images; CIFAR's have ten million
+
 Reader = Callable[[Layout, Mapping[str, bytes], str], Iterator[Rows]]
 
 
@@ -26,6 +29,8 @@ def read_files(known: Known, layout: Layout, files: Mapping[str, bytes], where: 
     for number, rows in enumerate(READERS[layout.form](layout, files, where)):
         known.check_batch(number, rows, f"{where}/{layout.files[number]}")
         parts.append(rows)
+        if sum(map(len, parts)) > sum(known.counts):  # before more of them are read
+            raise UserError(f"{where} is not {known.title}: it has more than {sum(known.counts)} images.")
     return np.concatenate(parts)
 
 
@@ -78,8 +83,8 @@ def _sheets(layout: Layout, files: Mapping[str, bytes], where: str) -> Iterator[
     """A PNG for each batch, an image in each of its lines, and two lists of labels."""
     for sheets, list_name in ((layout.train, layout.extra[0]), (layout.test, layout.extra[1])):
         try:
-            labels = [int(v) for v in json.loads(files[list_name])]
-        except (ValueError, TypeError):
+            labels = [int(v) for v in json.loads(files[list_name][: _LABELS + 1])]
+        except (ValueError, TypeError, OverflowError, RecursionError):
             raise UserError(f"{where}/{list_name} is broken: it must be a JSON list of labels.") from None
         each = len(labels) // len(sheets)
         for number, name in enumerate(sheets):
@@ -93,13 +98,20 @@ def _idx(layout: Layout, files: Mapping[str, bytes], where: str) -> Iterator[Row
         grey, labels = (read_idx(files[file], f"{where}/{file}") for file in (name, list_name))
         if grey.shape[1:] != (28, 28) or labels.ndim != 1:
             raise UserError(f"{where}/{name} and {list_name} are not images of 28x28 and their labels.")
-        padded = np.pad(grey, ((0, 0), (2, 2), (2, 2)))
-        yield _rows(np.repeat(padded[:, None], 3, axis=1), labels.tolist(), f"{where}/{name}")
+        _require_matching(len(grey), labels.tolist(), f"{where}/{name}")
+        rows = np.zeros(len(grey), RECORD)
+        rows["label"] = labels
+        rows["image"][:, :, 2:-2, 2:-2] = grey[:, None]
+        yield rows
+
+
+def _require_matching(images: float, labels: list[int], where: str) -> None:
+    if images != len(labels) or not all(0 <= label < 256 for label in labels):
+        raise UserError(f"{where} is broken: it has {len(labels)} labels and {images:g} images.")
 
 
 def _rows(pixels: npt.NDArray[np.uint8], labels: list[int], where: str) -> Rows:
-    if pixels.size != len(labels) * 3072 or not all(0 <= label < 256 for label in labels):
-        raise UserError(f"{where} is broken: it has {len(labels)} labels and {pixels.size / 3072:g} images.")
+    _require_matching(pixels.size / 3072, labels, where)
     rows = np.empty(len(labels), RECORD)
     rows["label"] = labels
     rows["image"] = pixels.reshape(-1, 3, 32, 32)
@@ -112,7 +124,7 @@ def _decode(data: bytes, size: tuple[int, int], where: str) -> npt.NDArray[np.ui
 
     try:
         with Image.open(io.BytesIO(data), formats=("PNG",)) as image:
-            if image.size == size and image.mode == "RGB":
+            if image.size == size and image.mode == "RGB" and size[0] * size[1] <= _PIXELS:
                 return np.asarray(image)
             found = f"it is {image.mode} {image.size[0]}x{image.size[1]}"
     except Exception:  # a broken PNG may fail in any way

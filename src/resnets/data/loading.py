@@ -20,6 +20,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from resnets.data import jpeg
+from resnets.data.budget import Budget, shared_budget, use_budget
 from resnets.data.decode import BadImageError, Room, read
 from resnets.data.files import Files
 from resnets.data.views import View
@@ -85,7 +86,7 @@ def looked_at(views: Dataset[Found], wanted: Iterable[Any], workers: int) -> Ite
         num_workers=workers,
         prefetch_factor=4 if workers else None,
         collate_fn=_as_it_is,
-        worker_init_fn=partial(_begin, os.getpid()),
+        worker_init_fn=partial(_begin, os.getpid(), shared_budget()) if workers else None,
     )
     stream = iter(loader)
     try:
@@ -99,8 +100,9 @@ def _as_it_is(found: Found) -> Found:
     return found
 
 
-def _begin(parent: int, number: int) -> None:
+def _begin(parent: int, budget: Budget, number: int) -> None:
     """Ctrl-C is for the process that trains; it ends its workers when it is ready to, and they end with it."""
+    use_budget(budget)
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import io
 import pickle
-from typing import Any
+import pickletools
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from resnets.errors import UserError
+
+OPERATIONS = 1 << 22  # of a pickle; the largest batch has some hundred thousand
+_PLACED = ("PUT", "BINPUT", "LONG_BINPUT", "GET", "BINGET", "LONG_BINGET")
 
 
 class _Array:
@@ -27,8 +31,6 @@ class _Array:
         _, shape, dtype, fortran, raw = state
         if not isinstance(dtype, _Uint8):
             raise pickle.UnpicklingError("an array is not of uint8")
-        if isinstance(raw, str):
-            raw = raw.encode("latin1")
         self.value = np.frombuffer(raw, np.uint8).reshape(shape, order="F" if fortran else "C")
 
 
@@ -46,9 +48,14 @@ class _Uint8:
 class _Latin1(bytes):
     """`_codecs.encode(text, "latin1")`: how Python 3 writes bytes into a pickle of protocol 2."""
 
+    room: ClassVar[list[int]]  # characters that the rest of a pickle may encode: one text can be encoded many times
+
     def __new__(cls, text: str, encoding: str = "latin1") -> _Latin1:
         if encoding not in ("latin1", "latin-1"):
             raise pickle.UnpicklingError(f"bytes are encoded as {encoding!r}")
+        cls.room[0] -= len(text)
+        if cls.room[0] < 0:
+            raise pickle.UnpicklingError("it encodes more bytes than it has")
         return super().__new__(cls, text.encode("latin1"))
 
     def __setstate__(self, state: object) -> None:
@@ -60,22 +67,39 @@ _STAND_INS: dict[tuple[str, str], object] = {
     ("numpy._core.multiarray", "_reconstruct"): _Array,
     ("numpy", "ndarray"): "ndarray",  # only ever an argument of _reconstruct
     ("numpy", "dtype"): _Uint8,
-    ("_codecs", "encode"): _Latin1,
 }
 
 
 class _Reader(pickle.Unpickler):
+    def __init__(self, data: bytes) -> None:
+        super().__init__(io.BytesIO(data), encoding="bytes")
+        latin1 = type("_Latin1", (_Latin1,), {"room": [len(data)]})
+        self.stand_ins = {**_STAND_INS, ("_codecs", "encode"): latin1}
+
     def find_class(self, module: str, name: str) -> Any:
         try:
-            return _STAND_INS[module, name]
+            return self.stand_ins[module, name]
         except KeyError:
             raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no CIFAR file needs") from None
+
+
+def _require_honest(data: bytes) -> None:
+    """Refuse what makes an unpickler take memory for nothing: a place in its memo, or a length, beyond the file.
+
+    `genops` reads a pickle without building anything, and finds that a length is more than what follows.
+    """
+    for number, (code, argument, _) in enumerate(pickletools.genops(data)):
+        if number > OPERATIONS:
+            raise pickle.UnpicklingError("it is longer than any batch")
+        if code.name in _PLACED and int(argument or 0) > len(data):
+            raise pickle.UnpicklingError(f"it refers to the object {argument:,} of a file of {len(data):,} bytes")
 
 
 def read_batch(data: bytes, where: str) -> tuple[npt.NDArray[np.uint8], list[int]]:
     """Pixels (N, 3072) and labels of a Python batch; fine labels where there are two kinds."""
     try:
-        batch = _Reader(io.BytesIO(data), encoding="bytes").load()
+        _require_honest(data)
+        batch = _Reader(data).load()
         fields = {k.decode("latin1") if isinstance(k, bytes) else k: v for k, v in batch.items()}
         pixels = fields["data"].value
         labels = [int(v) for v in (fields["labels"] if "labels" in fields else fields["fine_labels"])]

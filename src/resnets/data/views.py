@@ -15,6 +15,7 @@ import numpy.typing as npt
 import torch
 from PIL import Image
 
+from resnets.data.budget import room_for
 from resnets.data.decode import Opened, Pixels, Room
 from resnets.data.draws import draws, uniform
 from resnets.data.jpeg import Box
@@ -72,15 +73,17 @@ class View:
     def __call__(self, data: bytes, u: Numbers, mirrored: bool = False, room: Room | None = None) -> Pixels:
         """What is seen of an image file's bytes, (side, side, 3); `room` is for the decoder."""
         opened = Opened(data)
-        part = self.part(opened.size, u)
-        if self.kind == "centre":  # testing is exact
-            seen = _exactly(opened.pixels(room=room), part, self.side)
-        else:
-            shrink = min(part.width, part.height) / self.side
-            least = opened.size[0] / shrink, opened.size[1] / shrink
-            within = _within(opened.smaller(least), opened.size, part)
-            seen = _quickly(opened.pixels(least, room, _box(within)), within, self.side)
+        with room_for(opened.size):
+            seen = self._seen(opened, self.part(opened.size, u), room)
         return _mirrored(seen) if mirrored else seen
+
+    def _seen(self, opened: Opened, part: Part, room: Room | None) -> Pixels:
+        if self.kind == "centre":  # testing is exact
+            return _exactly(opened.pixels(room=room), part, self.side)
+        shrink = min(part.width, part.height) / self.side
+        least = opened.size[0] / shrink, opened.size[1] / shrink
+        within = _within(opened.smaller(least), opened.size, part)
+        return _quickly(opened.pixels(least, room, _box(within)), within, self.side)
 
     def numbers(self, seed: int, epoch: int, index: npt.NDArray[np.int64]) -> tuple[Numbers, npt.NDArray[np.bool_]]:
         """For each image the numbers that choose its part, and whether it is mirrored."""

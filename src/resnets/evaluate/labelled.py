@@ -8,20 +8,22 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from resnets.data.bad import BadImages
 from resnets.data.decode import BadImageError
 from resnets.data.files import Files, class_folders, is_number, scan
 from resnets.data.folder import tests_in
 from resnets.data.images import Images
-from resnets.data.picture import picture
+from resnets.data.picture import look_at
 from resnets.errors import UserError
+from resnets.evaluate.members import Seen
+from resnets.evaluate.views import Views
 from resnets.interop.about import About
 
-if TYPE_CHECKING:
-    from PIL import Image
+AHEAD = 1 << 26  # bytes of views that wait for a network
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -34,8 +36,8 @@ class Labelled(Protocol):
     def __len__(self) -> int:
         """How many there are, with those that turn out to be bad."""
 
-    def __iter__(self) -> Iterator[tuple[Image.Image, int]]:
-        """Pictures and their classes' numbers."""
+    def seen(self, ways: Sequence[Views]) -> Iterator[tuple[Seen, int]]:
+        """What these ways of testing see of each picture, and the number of its class."""
 
 
 @dataclass(frozen=True)
@@ -53,16 +55,16 @@ class InFiles:
     def __len__(self) -> int:
         return len(self.files)
 
-    def __iter__(self) -> Iterator[tuple[Image.Image, int]]:
-        for i, found in enumerate(ahead(self._look, range(len(self.files)))):
+    def seen(self, ways: Sequence[Views]) -> Iterator[tuple[Seen, int]]:
+        for i, found in enumerate(ahead(partial(self._look, ways), range(len(self.files)), size_of_views)):
             if isinstance(found, BadImageError):
                 self.bad.judge(self.files.path(i), str(found))
             else:
                 yield found, int(self.files.labels[i])
 
-    def _look(self, index: int) -> Image.Image | BadImageError:
+    def _look(self, ways: Sequence[Views], index: int) -> Seen | BadImageError:
         try:
-            return picture(self.files.path(index), self.channels)
+            return look_at(self.files.path(index), self.channels, lambda picture: Seen(picture, ways))
         except BadImageError as bad:
             return bad
 
@@ -80,11 +82,11 @@ class InMemory:
     def __len__(self) -> int:
         return len(self.images.test_images)
 
-    def __iter__(self) -> Iterator[tuple[Image.Image, int]]:
+    def seen(self, ways: Sequence[Views]) -> Iterator[tuple[Seen, int]]:
         from PIL import Image
 
         for pixels, label in zip(self.images.test_images, self.images.test_labels, strict=True):
-            yield Image.fromarray(pixels.transpose(1, 2, 0).squeeze()), int(label)
+            yield Seen(Image.fromarray(pixels.transpose(1, 2, 0).squeeze()), ways), int(label)
 
 
 def in_folder(root: Path, about: About, num_classes: int, channels: int, bad: BadImages) -> InFiles:
@@ -121,13 +123,23 @@ def _numbers(found: Sequence[str], about: About, num_classes: int, root: Path) -
     )
 
 
-def ahead(function: Callable[[T], U], items: Iterable[T], most: int = 16) -> Iterator[U]:
-    """function(item) for each item in order, computed by threads, at most so many before they are asked for."""
+def ahead(
+    function: Callable[[T], U], items: Iterable[T], size: Callable[[U], int] = lambda found: 0, most: int = 16
+) -> Iterator[U]:
+    """function(item) for each item in order, computed by threads, some before they are asked for.
+
+    Those are at most `most`, and no further one is begun while the sizes of those that are done add up to AHEAD.
+    """
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         waiting: deque[Future[U]] = deque()
         for item in items:
             waiting.append(pool.submit(function, item))
-            if len(waiting) >= most:
+            while len(waiting) >= most or sum(size(done.result()) for done in waiting if done.done()) > AHEAD:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
+
+
+def size_of_views(found: object) -> int:
+    """The bytes of what was seen of a picture; a picture that could not be read has none."""
+    return found.bytes if isinstance(found, Seen) else 0

@@ -3,19 +3,45 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
 
+from resnets.data.budget import room_for_a_network
 from resnets.errors import one_of
 from resnets.evaluate.views import Views
 
 AVERAGES = ("softmax", "logits")
 _PIXELS = 32 * 224 * 224  # in a batch, so that large views come in small ones
+PICTURES = 32  # at a time
+BYTES = 1 << 27  # of views, after which a batch of pictures ends
+
+T = TypeVar("T")
+
+
+class Seen:
+    """What some ways of testing see of a picture, as tensors; the picture itself need not be kept."""
+
+    def __init__(self, picture: Image.Image, ways: Iterable[Views]) -> None:
+        self.views = {way: [tensor(view) for view in way.views(picture)] for way in set(ways)}
+        self.bytes = sum(view.nbytes for views in self.views.values() for view in views)
+
+
+def batches(stream: Iterator[T], size: Callable[[T], int]) -> Iterator[list[T]]:
+    """Items in lists of PICTURES; shorter ones where the items together are of more than BYTES."""
+    batch: list[T] = []
+    for item in stream:
+        batch.append(item)
+        if len(batch) == PICTURES or sum(map(size, batch)) > BYTES:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
 
 
 @dataclass(frozen=True)
@@ -27,16 +53,16 @@ class Member:
     views: Views
     device: torch.device | str = "cpu"
 
-    def answers(self, pictures: Sequence[Image.Image], average: str) -> Tensor:
+    def answers(self, pictures: Sequence[Seen], average: str) -> Tensor:
         """For each picture the mean over its views: of probabilities, or of the scores before softmax."""
         shaped: dict[tuple[int, int], list[tuple[int, Tensor]]] = defaultdict(list)
         counts = torch.zeros(len(pictures), 1)
         for i, picture in enumerate(pictures):
-            for view in self.views.views(picture):
-                shaped[view.size].append((i, tensor(view)))
+            for view in picture.views[self.views]:
+                shaped[view.shape[1], view.shape[2]].append((i, view))
                 counts[i] += 1
         sums: Tensor | None = None
-        for (width, height), group in shaped.items():
+        for (height, width), group in shaped.items():
             most = max(1, _PIXELS // (width * height))
             for start in range(0, len(group), most):
                 owners, views = zip(*group[start : start + most], strict=True)
@@ -52,11 +78,16 @@ class Member:
         return scores.softmax(1) if average == "softmax" else scores
 
 
-def probabilities(members: Sequence[Member], pictures: Sequence[Image.Image], average: str = "softmax") -> Tensor:
+def probabilities(
+    members: Sequence[Member], pictures: Sequence[Image.Image | Seen], average: str = "softmax"
+) -> Tensor:
     """The probability of each class for each picture, float64, averaged over the views and the networks."""
     if average not in AVERAGES:
         raise one_of("average", average, AVERAGES)
-    mean = torch.stack([member.answers(pictures, average) for member in members]).mean(0)
+    ways = [member.views for member in members]
+    seen = [picture if isinstance(picture, Seen) else Seen(picture, ways) for picture in pictures]
+    with room_for_a_network():
+        mean = torch.stack([member.answers(seen, average) for member in members]).mean(0)
     return mean if average == "softmax" else mean.softmax(1)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -11,11 +10,9 @@ import torch
 from resnets.errors import UserError, one_of
 from resnets.evaluate.error import Score
 from resnets.evaluate.labelled import Labelled
-from resnets.evaluate.members import AVERAGES, Member, probabilities
+from resnets.evaluate.members import AVERAGES, Member, batches, probabilities
 from resnets.evaluate.views import Crop, MultiScale, TenCrop, Views, parse_crop
 from resnets.interop.about import Preprocessing
-
-PICTURES = 32  # at a time
 
 
 @dataclass(frozen=True)
@@ -55,16 +52,16 @@ def assess(
 ) -> Score:
     """Top-1 and top-5 errors and the cross-entropy of the averaged probabilities; few pictures in memory at a time."""
     count, wrong, wrong5, loss = 0, 0, 0, 0.0
-    stream = iter(pictures)
-    while chunk := list(itertools.islice(stream, PICTURES)):
-        count += len(chunk)
-        labels = torch.tensor([label for _, label in chunk])
-        found = probabilities(members, [picture for picture, _ in chunk], average)
+    stream = pictures.seen([member.views for member in members])
+    for batch in batches(stream, lambda pair: pair[0].bytes):
+        count += len(batch)
+        labels = torch.tensor([label for _, label in batch])
+        found = probabilities(members, [seen for seen, _ in batch], average)
         first = found.topk(min(5, found.shape[1])).indices
         wrong += int((first[:, 0] != labels).sum())
         wrong5 += int((first != labels[:, None]).all(1).sum())
         loss -= float(found.gather(1, labels[:, None]).clamp_min(1e-300).log().sum())
-        advance(len(chunk))
+        advance(len(batch))
     if not count:
         raise UserError(f"{pictures.name} has no picture that can be read.")
     return Score(count, wrong, loss / count, wrong5)

@@ -13,9 +13,13 @@ from dataclasses import dataclass
 
 from PIL import Image, ImageOps
 
+from resnets.data.decode import BadImageError
 from resnets.errors import UserError
+from resnets.interop.about import LARGEST_SIDE
 
 PAPER_SCALES = (224, 256, 384, 480, 640)
+LARGEST_VIEW = 1 << 22  # pixels of a whole picture that a network sees at once
+LARGEST_WHOLE = 1 << 24  # pixels of a scaled picture out of which crops are cut
 
 
 @dataclass(frozen=True)
@@ -28,9 +32,10 @@ class Crop:
     def __post_init__(self) -> None:
         if not 0 < self.side <= self.shorter:
             raise UserError(f"a crop of {self.side} does not fit into a shorter side of {self.shorter}.")
+        _require_allowed(self.shorter)
 
     def views(self, picture: Image.Image) -> Iterator[Image.Image]:
-        yield centre(resized(picture, self.shorter), self.side)
+        yield Scaled(picture, self.shorter).centre(self.side)
 
     def __str__(self) -> str:
         return f"crop {self.side} of {self.shorter}"
@@ -41,10 +46,10 @@ class TenCrop(Crop):
     """The centre and the four corners, and the mirror images of the five."""
 
     def views(self, picture: Image.Image) -> Iterator[Image.Image]:
-        whole = resized(picture, self.shorter)
+        whole = Scaled(picture, self.shorter)
         right, below = whole.width - self.side, whole.height - self.side
-        corners = [cut(whole, x, y, self.side) for y in (0, below) for x in (0, right)]
-        for view in (centre(whole, self.side), *corners):
+        corners = [whole.cut(x, y, self.side) for y in (0, below) for x in (0, right)]
+        for view in (whole.centre(self.side), *corners):
             yield view
             yield ImageOps.mirror(view)
 
@@ -61,9 +66,11 @@ class MultiScale:
     def __post_init__(self) -> None:
         if not self.sides or min(self.sides) < 1:
             raise UserError(f"scales are sides of at least one pixel, not {self.sides}.")
+        _require_allowed(max(self.sides))
 
     def views(self, picture: Image.Image) -> Iterator[Image.Image]:
         for side in self.sides:
+            require_short(picture, side, LARGEST_VIEW)
             yield resized(picture, side)
 
     def __str__(self) -> str:
@@ -80,21 +87,55 @@ def parse_crop(text: str) -> Crop:
     return Crop(int(found[1]), int(found[2] or found[1]))
 
 
+def _require_allowed(side: int) -> None:
+    if side > LARGEST_SIDE:
+        raise UserError(f"pictures are scaled to a shorter side of at most {LARGEST_SIDE:,} pixels, not {side:,}.")
+
+
+def scaled_size(picture: Image.Image, shorter: int) -> tuple[int, int]:
+    """Width and height of the picture with its shorter side at `shorter`."""
+    width, height = picture.size
+    scale = shorter / min(width, height)
+    if width <= height:
+        return shorter, max(shorter, int(height * scale))
+    return max(shorter, int(width * scale)), shorter
+
+
+def require_short(picture: Image.Image, shorter: int, most: int) -> None:
+    """Refuse a picture that is so long that it would have more than `most` pixels when it is scaled."""
+    width, height = scaled_size(picture, shorter)
+    if width * height > most:
+        raise BadImageError(
+            f"has {picture.width}x{picture.height} pixels and is too long to be seen as a whole: with a shorter side "
+            f"of {shorter} it would have more than {most:,}"
+        )
+
+
 def resized(picture: Image.Image, shorter: int) -> Image.Image:
     """The picture with its shorter side at `shorter`, by a bilinear filter as wide as a shrinking asks for."""
-    width, height = picture.size
-    if min(width, height) == shorter:
+    if min(picture.size) == shorter:
         return picture
-    scale = shorter / min(width, height)
-    size = (
-        (shorter, max(shorter, int(height * scale))) if width <= height else (max(shorter, int(width * scale)), shorter)
-    )
-    return picture.resize(size, Image.Resampling.BILINEAR)
+    return picture.resize(scaled_size(picture, shorter), Image.Resampling.BILINEAR)
 
 
-def centre(picture: Image.Image, side: int) -> Image.Image:
-    return cut(picture, round((picture.width - side) / 2), round((picture.height - side) / 2), side)
+class Scaled:
+    """A picture with its shorter side at `shorter`, to cut squares out of.
 
+    It is scaled as a whole; of a picture that is so long that this would take much memory, only the squares are.
+    """
 
-def cut(picture: Image.Image, x: int, y: int, side: int) -> Image.Image:
-    return picture.crop((x, y, x + side, y + side))
+    def __init__(self, picture: Image.Image, shorter: int) -> None:
+        self.width, self.height = scaled_size(picture, shorter)
+        self._long = self.width * self.height > LARGEST_WHOLE
+        self._picture = picture if self._long else resized(picture, shorter)
+
+    def centre(self, side: int) -> Image.Image:
+        return self.cut(round((self.width - side) / 2), round((self.height - side) / 2), side)
+
+    def cut(self, x: int, y: int, side: int) -> Image.Image:
+        if not self._long:
+            return self._picture.crop((x, y, x + side, y + side))
+        across, down = self._picture.width / self.width, self._picture.height / self.height
+        right, below = min((x + side) * across, self._picture.width), min((y + side) * down, self._picture.height)
+        box = (x * across, y * down, right, below)
+        return self._picture.resize((side, side), Image.Resampling.BILINEAR, box)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +18,7 @@ from resnets.errors import UserError
 from resnets.spec import Spec
 
 Floats = tuple[float, ...]
+LARGEST_SIDE = 1024  # pixels to which the shorter side of a picture is scaled; the papers' largest is 640
 IMAGENET_MEAN_STD = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))  # what most nets for ImageNet were trained with
 
 
@@ -70,6 +72,8 @@ def about(metadata: Mapping[str, str], spec: Spec, path: object) -> About:
     try:
         run = _read(metadata, "run", dict)
         data = run.get("data") or {}
+        if not all(isinstance(data.get(key), str | None) for key in ("name", "digest")):
+            raise ValueError("the name and the digest of the data must be text.")
         return About(
             classes=_names(metadata, "classes", spec),
             folders=_names(metadata, "folders", spec),
@@ -78,7 +82,7 @@ def about(metadata: Mapping[str, str], spec: Spec, path: object) -> About:
             digest=data.get("digest"),
             provenance=_read(metadata, "provenance", dict),
         )
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         raise UserError(f"{path} describes itself in a way that cannot be read: {error}") from error
 
 
@@ -103,9 +107,12 @@ def _preprocessing(given: Mapping[str, Any], spec: Spec) -> Preprocessing | None
         return None
     usual = Preprocessing.usual(spec)
     mean, std = (tuple(float(value) for value in given[key]) for key in ("mean", "std"))
-    if not len(mean) == len(std) == spec.in_channels or not all(s > 0 for s in std):
+    if not len(mean) == len(std) == spec.in_channels or not all(map(math.isfinite, mean + std)) or min(std) <= 0:
         raise ValueError(f"mean and std must be {spec.in_channels} numbers each, the deviations above 0.")
-    crop, resize = int(given.get("crop", usual.crop)), int(given.get("resize", usual.resize))
-    if not 0 < crop <= resize:
-        raise ValueError(f"a crop of {crop} does not fit into a shorter side of {resize}.")
+    crop, resize = given.get("crop", usual.crop), given.get("resize", usual.resize)
+    if type(crop) is not int or type(resize) is not int or not 0 < crop <= resize <= LARGEST_SIDE:
+        raise ValueError(
+            f"crop and resize must be whole numbers, the crop at most as large as the shorter side that it is taken "
+            f"from, and that at most {LARGEST_SIDE:,}."
+        )
     return Preprocessing(mean, std, str(given.get("normalize", "channel")), crop, resize)

@@ -16,11 +16,12 @@ def read_classes(text: bytes, count: int, where: object) -> tuple[Names, Names]:
     """
     try:
         given = json.loads(text)
-        rows = [given[str(i)] for i in range(count)] if isinstance(given, dict) else list(given)
-        pairs = [(row, row) if isinstance(row, str) else (str(row[0]), str(row[1])) for row in rows]
-    except (ValueError, KeyError, TypeError, IndexError):
-        pairs = []
-    if len(pairs) != count:
+        rows = [given[str(i)] for i in range(count)] if isinstance(given, dict) else given
+        pairs = [(row, row) if isinstance(row, str) else (row[0], row[1]) for row in rows]
+    except (ValueError, KeyError, TypeError, IndexError, RecursionError):
+        rows, pairs = [], []
+    words = [word for pair in pairs for word in pair]
+    if not isinstance(rows, list) or len(rows) != count or not all(isinstance(word, str) for word in words):
         raise UserError(
             f'{where} must be JSON with a name for each of {count} classes: a list, or an object with "0", "1" and on.'
         )

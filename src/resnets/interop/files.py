@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import pickletools
 import re
 import warnings
+import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import safetensors.torch
 import torch
@@ -18,12 +21,17 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from resnets.atomic import write_atomically
+from resnets.bounded import read_bounded
 from resnets.errors import UserError
 
 AnyPath = str | os.PathLike[str]
 
 WRAPPERS = ("state_dict", "model")  # under which training scripts store the weights beside other things
 PREFIXES = ("module.", "_orig_mod.")  # that DataParallel and torch.compile put before every name
+
+UNPACKED = 1 << 26  # bytes that a torch file may have more when it is unpacked, and in the pickle that describes it
+_LEGACY_PICKLES = 5  # before the tensors of a file of torch before 1.6
+_COSTLY = ("bytearray", "_rebuild_device_tensor_from_numpy", "_rebuild_device_tensor_from_cpu_tensor")
 
 
 @dataclass(frozen=True)
@@ -71,7 +79,7 @@ def _ordered(data: bytes) -> bytes:
     size = int.from_bytes(data[:8], "little")
     header = json.dumps(json.loads(data[8 : 8 + size]), sort_keys=True, separators=(",", ":")).encode()
     header += b" " * (-len(header) % 8)  # the tensors stay aligned
-    return len(header).to_bytes(8, "little") + header + data[8 + size :]
+    return b"".join((len(header).to_bytes(8, "little"), header, memoryview(data)[8 + size :]))
 
 
 def some(names: Iterable[str], most: int = 3) -> str:
@@ -113,9 +121,12 @@ def _open_safetensors(path: Path) -> Iterator[Any]:
 def _load_torch(path: Path) -> object:
     """What a torch file holds, if that is made of tensors and plain containers; nothing in it is executed."""
     try:
+        _require_honest(path)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about odd pickles, which are refused below or of no matter
             return torch.load(path, map_location="cpu", weights_only=True)
+    except UserError:
+        raise
     except Exception as error:  # a damaged pickle can raise anything
         if found := re.search(r"GLOBAL (\S+)", str(error)):
             raise UserError(
@@ -123,6 +134,51 @@ def _load_torch(path: Path) -> object:
                 "save the state_dict alone, with plain numbers beside it at most."
             ) from error
         raise UserError(f"{path} is neither a safetensors file nor a torch file, or it is damaged.") from error
+
+
+def _require_honest(path: Path) -> None:
+    """Refuse a torch file that would take far more memory than it has bytes, before torch reads it.
+
+    It is an archive with a pickle and the tensors' bytes, which torch does not compress, or five pickles and the bytes.
+    """
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(0)
+        if file.read(4) != b"PK\x03\x04":
+            file.seek(0)
+            for _ in range(_LEGACY_PICKLES):
+                _require_honest_pickle(file, path)
+            return
+        with zipfile.ZipFile(file) as archive:
+            unpacked = sum(member.file_size for member in archive.infolist())
+            if unpacked > size + UNPACKED:
+                raise UserError(
+                    f"{path} has {size:,} bytes and unpacks to {unpacked:,}, and torch does not compress weights: "
+                    "save them again."
+                )
+            for member in archive.infolist():
+                if member.filename.rpartition("/")[2] == "data.pkl":
+                    with archive.open(member) as stream:
+                        _require_honest_pickle(io.BytesIO(read_bounded(stream, UNPACKED, path)), path)
+
+
+def _require_honest_pickle(stream: IO[bytes], path: Path) -> None:
+    """Refuse the calls of a pickle that make much out of little; nothing is built here."""
+    longest = calls = 0
+    encodes = False
+    try:
+        for code, argument, _ in pickletools.genops(stream):
+            calls += code.name == "REDUCE"
+            word = argument.rpartition(" ")[2] if isinstance(argument, str) else ""
+            longest = max(longest, len(argument) if isinstance(argument, str | bytes) else 0)
+            encodes |= word == "encode"
+            if word in _COSTLY or (encodes and longest * calls > UNPACKED):  # one text, encoded many times
+                what = word if word in _COSTLY else "a long text"
+                raise UserError(f"{path} holds {what}, which no weights need: save the state_dict alone.")
+    except UserError:
+        raise
+    except Exception:  # it is damaged there, or it ends there: torch does not come further
+        return
 
 
 # --- what stands around the tensors -----------------------------------------------------------

@@ -12,7 +12,7 @@ from PIL import Image
 from torch import Tensor
 from torch.nn import functional
 
-from resnets.evaluate.views import Crop, centre, resized
+from resnets.evaluate.views import LARGEST_VIEW, Crop, require_short, resized
 from resnets.nn import ResNet
 
 _LEAST = 256  # pixels of the drawing's shorter side
@@ -31,12 +31,23 @@ def activation_map(net: ResNet, x: Tensor, label: int) -> Tensor:
     return found
 
 
-def overlay(picture: Image.Image, crop: Crop, evidence: Tensor) -> Image.Image:
-    """The picture with the evidence (h, w) for a class over the part that was seen; bare where it is against it."""
-    times = -(-_LEAST // crop.shorter)  # small pictures are drawn larger
-    shorter, side = crop.shorter * times, crop.side * times
-    whole = resized(picture.convert("RGB"), shorter)
-    seen = np.asarray(centre(whole, side), np.float64)
+def scaled_for(picture: Image.Image, crop: Crop) -> Image.Image:
+    """The whole picture in the size in which it is drawn; a small one is drawn larger."""
+    shorter = crop.shorter * _times(crop)
+    require_short(picture, shorter, LARGEST_VIEW)
+    return resized(picture, shorter).convert("RGB")
+
+
+def _times(crop: Crop) -> int:
+    return -(-_LEAST // crop.shorter)
+
+
+def overlay(whole: Image.Image, crop: Crop, evidence: Tensor) -> Image.Image:
+    """A picture from `scaled_for` with the evidence (h, w) for a class over the part that was seen; bare where it is
+    against it."""
+    side = crop.side * _times(crop)
+    left, top = round((whole.width - side) / 2), round((whole.height - side) / 2)
+    seen = np.asarray(whole.crop((left, top, left + side, top + side)), np.float64)
     light = functional.interpolate(evidence[None, None].double(), (side, side), mode="bilinear", align_corners=False)
     share = light[0, 0].clamp_min(0).numpy()
     share = share / max(share.max(), 1e-12)
@@ -44,5 +55,5 @@ def overlay(picture: Image.Image, crop: Crop, evidence: Tensor) -> Image.Image:
     cover = _COVER * share[..., None]
     drawn = Image.fromarray(np.round(seen * (1 - cover) + colours * cover).astype(np.uint8))
     canvas = whole.point(lambda value: value * _DIM)
-    canvas.paste(drawn, (round((whole.width - side) / 2), round((whole.height - side) / 2)))
+    canvas.paste(drawn, (left, top))
     return canvas

@@ -7,12 +7,13 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
+from resnets.bounded import read_bounded
 from resnets.errors import UserError
 from resnets.evaluate.subject import Subject, subject
 from resnets.evaluate.views import parse_crop
 from resnets.interop.classes import read_classes
 from resnets.interop.keras import load_keras
-from resnets.interop.tfjs import is_tfjs
+from resnets.interop.tfjs import TEXT, is_tfjs
 from resnets.interop.weights import layout_in, save_weights
 from resnets.text import print_lines
 
@@ -48,7 +49,7 @@ def import_command(
         resize=cut.shorter if cut else usual.resize,
     )
     if classes is not None:
-        names, folders = read_classes(_bytes(Path(classes)), spec.num_classes, classes)
+        names, folders = read_classes(_text(Path(classes)), spec.num_classes, classes)
         known = dataclasses.replace(known, classes=names, folders=folders)
     known = dataclasses.replace(known, preprocessing=usual)
     save_weights(given.net, out, metadata=known.to_metadata())
@@ -74,14 +75,23 @@ def imported(path: Path, network: str | None, changes: dict[str, Any], library: 
         return given
     origin = {
         "source": f"{layout_in(path).title}, from {path.name}",
-        "sha256": hashlib.sha256(_bytes(path)).hexdigest(),
+        "sha256": _sha256(path),
     }
     return dataclasses.replace(given, about=dataclasses.replace(given.about, provenance=origin))
 
 
-def _bytes(path: Path) -> bytes:
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while some := file.read(1 << 20):
+            digest.update(some)
+    return digest.hexdigest()
+
+
+def _text(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        with path.open("rb") as file:
+            return read_bounded(file, TEXT, path)
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}.") from error
 

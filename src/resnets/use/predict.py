@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import itertools
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,15 +11,15 @@ from PIL import Image
 
 from resnets.atomic import write_atomically
 from resnets.data import Console
-from resnets.data.picture import open_picture, pictures_below
+from resnets.data.picture import look_at_file, pictures_below
 from resnets.engine.allocator import keep_freed_memory
 from resnets.engine.device import choose
 from resnets.engine.inference import chosen
 from resnets.errors import UserError
 from resnets.evaluate.commands import member
-from resnets.evaluate.labelled import ahead
-from resnets.evaluate.members import Member, probabilities, tensor
-from resnets.evaluate.protocol import PICTURES, Protocol
+from resnets.evaluate.labelled import ahead, size_of_views
+from resnets.evaluate.members import Member, Seen, batches, probabilities
+from resnets.evaluate.protocol import Protocol
 from resnets.evaluate.subject import Subject, subject
 from resnets.evaluate.views import Crop
 from resnets.interop.pretrained import DEFAULT, file_of, index, located
@@ -90,26 +89,26 @@ def found(paths: Sequence[str]) -> Iterator[Path]:
 def answers(seer: Member, files: Sequence[Path], top: int, average: str, channels: int = 3) -> Iterator[Answer]:
     """In the order of the files; pictures are decoded ahead, some at a time."""
 
-    def read(path: Path) -> Image.Image | str:
+    def look(path: Path) -> Seen | str:
         try:
-            return open_picture(path, channels)
+            return look_at_file(path, channels, lambda picture: Seen(picture, [seer.views]))
         except UserError as error:
             return str(error)
 
-    stream = zip(files, ahead(read, files), strict=True)
-    while chunk := list(itertools.islice(stream, PICTURES)):
-        pictures = [picture for _, picture in chunk if isinstance(picture, Image.Image)]
-        seen = iter(_ranked(seer, pictures, top, average)) if pictures else iter(())
-        for path, picture in chunk:
-            if isinstance(picture, str):
-                yield Answer(str(path), fault=picture)
+    stream = zip(files, ahead(look, files, size_of_views), strict=True)
+    for batch in batches(stream, lambda pair: size_of_views(pair[1])):
+        pictures = [found for _, found in batch if isinstance(found, Seen)]
+        ranked = iter(_ranked(seer, pictures, top, average)) if pictures else iter(())
+        for path, found in batch:
+            if isinstance(found, str):
+                yield Answer(str(path), fault=found)
             else:
-                labels, values = next(seen)
+                labels, values = next(ranked)
                 yield Answer(str(path), labels, values)
 
 
 def _ranked(
-    seer: Member, pictures: Sequence[Image.Image], top: int, average: str
+    seer: Member, pictures: Sequence[Seen], top: int, average: str
 ) -> Iterator[tuple[tuple[int, ...], tuple[float, ...]]]:
     table = probabilities([seer], pictures, average)
     best = table.topk(min(top, table.shape[1]))
@@ -125,14 +124,18 @@ def _require_one(files: Sequence[Path], protocol: Protocol) -> None:
 
 
 def _draw(out: Path, given: Subject, seer: Member, path: Path, label: int) -> None:
-    from resnets.use.cam import activation_map, overlay
+    from resnets.use.cam import activation_map, overlay, scaled_for
 
-    assert isinstance(seer.views, Crop)  # others were refused
-    picture = open_picture(path, given.net.spec.in_channels)
-    (view,) = seer.views.views(picture)
-    x = seer.normalize(tensor(view)[None].to(seer.device))
+    crop = seer.views
+    assert isinstance(crop, Crop)  # others were refused
+
+    def see(picture: Image.Image) -> tuple[Image.Image, Seen]:
+        return scaled_for(picture, crop), Seen(picture, [crop])
+
+    picture, seen = look_at_file(path, given.net.spec.in_channels, see)
+    x = seer.normalize(seen.views[crop][0][None].to(seer.device))
     evidence = activation_map(given.net.to(seer.device), x, label)[0].cpu()
     data = io.BytesIO()
-    overlay(picture, seer.views, evidence).save(data, "PNG" if out.suffix.lower() == ".png" else "JPEG")
+    overlay(picture, crop, evidence).save(data, "PNG" if out.suffix.lower() == ".png" else "JPEG")
     write_atomically(out, data.getvalue())
     say(f"the evidence for {given.about.name(label)} is drawn in {out}")
