@@ -5,18 +5,31 @@ from __future__ import annotations
 import errno
 import os
 import secrets
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 from resnets.errors import UserError
+
+_KEPT = 40  # characters of a name in the name of its temporary file, so that this one is never too long
 
 
 def write_atomically(path: Path, data: bytes) -> None:
     """All of the data under that name, or nothing new and whatever stood there before."""
-    half = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    with open_atomically(path) as file:
+        file.write(data)
+
+
+@contextmanager
+def open_atomically(path: Path) -> Iterator[IO[bytes]]:
+    """A file to write to, which gets its name when the block ends; after an error it is gone."""
+    if not path.name or path.is_dir():
+        raise UserError(f"cannot write {path}: it is a folder; name a file.")
+    half = path.with_name(f".{path.name[:_KEPT]}.{secrets.token_hex(4)}.part")
     try:
-        with half.open("xb") as file:
-            file.write(data)
+        with half.open("xb") as file:  # never what somebody else put there, nor through a link
+            yield file
             file.flush()
             os.fsync(file.fileno())
         half.replace(path)
@@ -26,6 +39,14 @@ def write_atomically(path: Path, data: bytes) -> None:
     finally:
         with suppress(OSError):  # gone already if all went well
             half.unlink()
+
+
+def make_folder_of(path: Path) -> None:
+    """The folder that a file is to be written to."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise write_error(path, error) from error
 
 
 def write_error(path: Path, error: OSError) -> UserError:

@@ -111,10 +111,10 @@ def runs(commands: Commands) -> None:
     parser.add_argument("folder", nargs="?", default="runs", help="folder of the runs (runs)", metavar="DIR")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
-    def run(args: argparse.Namespace) -> None:
+    def run(args: argparse.Namespace) -> int:
         from resnets.report.commands import runs_command
 
-        runs_command(args.folder, as_json=args.json)
+        return runs_command(args.folder, as_json=args.json)
 
     parser.set_defaults(run=run)
 
@@ -128,10 +128,10 @@ def plot(commands: Commands) -> None:
     parser.add_argument("runs", nargs="+", help="folders of runs", metavar="RUN")
     parser.add_argument("-o", "--out", default="curves.svg", help="the picture: .svg, .png or .pdf (curves.svg)")
 
-    def run(args: argparse.Namespace) -> None:
+    def run(args: argparse.Namespace) -> int:
         from resnets.report.commands import plot_command
 
-        plot_command(args.runs, args.out)
+        return plot_command(args.runs, args.out)
 
     parser.set_defaults(run=run)
 

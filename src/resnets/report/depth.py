@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from resnets.errors import UserError
+from resnets.report.pictures import plain, save
 from resnets.report.ratios import Spread, lines, values
 
 GIB = 2**30
@@ -19,24 +20,26 @@ def draw(results: Path) -> Path | None:
     if not section:
         return None
     try:
-        import matplotlib
+        from matplotlib.figure import Figure
     except ImportError:
         raise UserError("drawing the cost of depth needs the extra: pip install 'resnets[plot]'.") from None
-    from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 6.4), layout="constrained")
     axes: Any = figure.subplots(2, 2).flat
     for axis, (key, title) in zip(axes, PANELS.items(), strict=True):
         for (block, mode), points in series(section, key).items():
-            axis.plot(*points, _MARKS.get(block, "^:"), color=_COLOURS[mode], label=f"{mode}, {block}", markersize=4)
+            axis.plot(
+                *points,
+                _MARKS.get(block, "^:"),
+                color=_COLOURS.get(mode),
+                label=plain(f"{mode}, {block}"),
+                markersize=4,
+            )
         axis.set(title=title, xlabel="layers", xlim=(0, None), ylim=(0, None))
         axis.grid(alpha=0.25)
     handles = {text: line for line, text in zip(*axes[0].get_legend_handles_labels(), strict=True)}
     figure.legend(handles.values(), handles, frameon=False, loc="outside lower center", ncols=3)
-    path = results / "bench" / "depth.svg"
-    with matplotlib.rc_context({"svg.hashsalt": "resnets", "svg.fonttype": "none"}):  # the same bytes each time
-        figure.savefig(path, metadata={"Date": None})
-    return path
+    return save(figure, results / "bench" / "depth.svg")
 
 
 PANELS = {

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from resnets.errors import UserError
+from resnets.report.pictures import plain, save
 
 _COLOURS = ("#4c4c4c", "#c0392b", "#1f6f9f", "#3a8f4d", "#c98a1b", "#7a4fa3")
 _STYLES = ("-", "-.", ":")  # after the last colour the first comes again in another style; dashes are predictions
@@ -63,7 +64,7 @@ def plotting() -> Any:
 
 def draw(analyses: Sequence[dict[str, Any]], paths: Sequence[Path]) -> None:
     """All analyses in one picture, written to each path; a path's ending says the format."""
-    matplotlib = plotting()
+    plotting()
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(12, 6.2), layout="constrained")
@@ -72,16 +73,15 @@ def draw(analyses: Sequence[dict[str, Any]], paths: Sequence[Path]) -> None:
         for i, data in enumerate(analyses):
             colour = _COLOURS[i % len(_COLOURS)]
             style = _STYLES[i // len(_COLOURS) % len(_STYLES)]
-            axis.plot(*line(data, panel, panel.name), style, color=colour, linewidth=1.3, label=data["label"])
+            axis.plot(*line(data, panel, panel.name), style, color=colour, linewidth=1.3, label=plain(data["label"]))
             if panel.predicted:
                 axis.plot(*line(data, panel, panel.predicted), "--", color=colour, linewidth=0.8)
         _finish(axis, panel)
     handles, labels = axes.flat[0].get_legend_handles_labels()
     columns = max(1, min(len(labels), 150 // (max(map(len, labels)) + 10)))  # as many as fit, at most 150 characters
     figure.legend(handles, labels, frameon=False, loc="outside lower center", ncols=columns)
-    with matplotlib.rc_context({"svg.hashsalt": "resnets", "svg.fonttype": "none"}):  # the same bytes each time
-        for path in paths:
-            figure.savefig(path, dpi=110, metadata={"Date": None} if path.suffix == ".svg" else None)
+    for path in paths:
+        save(figure, path, dpi=110)
 
 
 def _finish(axis: Any, panel: Panel) -> None:

@@ -11,6 +11,7 @@ from resnets.paper.comparison import common, correlations, error_text, ours
 from resnets.paper.outcomes import Outcome, read
 from resnets.paper.rows import Cell, Experiment
 from resnets.paper.tables import EXPERIMENTS
+from resnets.report.pictures import save
 
 PUBLISHED = ("paper", "day", "hour")  # the best budget first; smoke shows nothing but that it runs
 PICTURES = {"figure1.svg": "#1b1b1b", "figure1-dark.svg": "#e6e6e6"}  # and the colour of their text
@@ -100,9 +101,8 @@ def draw(results: Path) -> None:
         raise UserError("drawing Figure 1 needs the extra: pip install 'resnets[plot]'.") from None
     for name, colour in PICTURES.items():
         style: dict[Any, Any] = dict.fromkeys(_TEXT, colour)
-        style |= {"svg.hashsalt": "resnets", "svg.fonttype": "none"}  # the same bytes for the same results
         with matplotlib.rc_context(style):
-            _figure(experiment, best[1]).savefig(results / name, transparent=True, metadata={"Date": None})
+            save(_figure(experiment, best[1]), results / name, transparent=True)
 
 
 def _figure(experiment: Experiment, outcomes: dict[str, Outcome]) -> Any:

@@ -11,7 +11,9 @@ from typing import Any
 from resnets.paper.comparison import common, ours
 from resnets.paper.outcomes import Outcome
 from resnets.paper.rows import Cell, Experiment
+from resnets.report.pictures import save
 from resnets.report.propagation import plotting
+from resnets.text import printable
 
 HEADER = ("row", "layers", "first", "median", "largest", "last", "runs")
 _LINES = {  # of the networks: a colour a depth, plain nets dashed
@@ -52,7 +54,7 @@ def lines(experiment: Experiment, found: dict[str, Outcome]) -> list[list[str]]:
 
 def draw(experiment: Experiment, found: dict[str, Outcome], path: Path) -> Path:
     """Two panels, as in the paper: the layers in their order, and sorted by size. At least one cell is measured."""
-    matplotlib = plotting()
+    plotting()
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
@@ -66,14 +68,11 @@ def draw(experiment: Experiment, found: dict[str, Outcome], path: Path) -> Path:
             axis.plot(range(1, len(series) + 1), series, style, color=colour, linewidth=1.2, label=text)
     scaled = ", ".join(common(one.scaled for _, one, _ in drawn)) or "nothing"
     said = f"{experiment.where}; ours: budget {drawn[0][1].budget}, scaled: {scaled}"
-    figure.suptitle(textwrap.fill(said, 110), fontsize=8)
+    figure.suptitle(textwrap.fill(printable(said), 110).replace("$", r"\$"), fontsize=8)
     for axis, order in zip(axes, ("layer, in order", "layer, sorted by size"), strict=True):
         axis.set(xlabel=order, ylabel="std of its responses", ylim=(0, None))
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))
         axis.grid(alpha=0.25)
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, frameon=False, fontsize=8, loc="outside lower center", ncols=3)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with matplotlib.rc_context({"svg.hashsalt": "resnets", "svg.fonttype": "none"}):  # the same bytes each time
-        figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
-    return path
+    return save(figure, path, dpi=150)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from resnets.atomic import make_folder_of, write_atomically
 from resnets.errors import UserError
 from resnets.report.curves import series
 from resnets.runs import Run, Summary
@@ -59,9 +60,9 @@ def _thin(steps: list[int], values: list[float]) -> tuple[list[int], list[float]
 
 
 def write(path: Path, result: dict[str, Any]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(result, indent=1)
-    path.write_text(_one_line_lists(text) + "\n")
+    make_folder_of(path)
+    text = json.dumps(result, indent=1, allow_nan=False)
+    write_atomically(path, (_one_line_lists(text) + "\n").encode())
 
 
 def _one_line_lists(text: str) -> str:
