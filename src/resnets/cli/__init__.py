@@ -7,6 +7,7 @@ is called, so that `resnets --help` imports neither torch nor rich. `COMMANDS` h
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import re
 import sys
@@ -38,6 +39,8 @@ COMMANDS = (
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; its exit code is 0, 1 if a part could not be done, 2 after a user's mistake, 130 after Ctrl-C,
     141 into a closed pipe."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a name that the encoding lacks is escaped, and ends nothing
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code = _dispatch(sys.argv[1:] if argv is None else list(argv))
         sys.stdout.flush()  # here, where a closed pipe can still be caught
@@ -63,6 +66,8 @@ def _dispatch(argv: list[str]) -> int:
     if not argv:
         parser.print_help(sys.stderr)
         return 2
+    if any("\0" in word for word in argv):
+        raise UserError("an argument holds a null byte, which no name of a file or an option has.")
     if not argv[0].startswith("-") and argv[0] not in commands.choices:
         raise one_of("command", argv[0], commands.choices)
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -61,8 +62,17 @@ def _thin(steps: list[int], values: list[float]) -> tuple[list[int], list[float]
 
 def write(path: Path, result: dict[str, Any]) -> None:
     make_folder_of(path)
-    text = json.dumps(result, indent=1, allow_nan=False)
+    text = json.dumps(_finite(result), indent=1, allow_nan=False)
     write_atomically(path, (_one_line_lists(text) + "\n").encode())
+
+
+def _finite(value: Any) -> Any:
+    """The same with null for NaN and infinity, which JSON does not have: the loss of a test may overflow."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _one_line_lists(text: str) -> str:

@@ -89,7 +89,7 @@ def fill_pages(root: Path) -> None:
     for path in [root / "README.md", *sorted((root / "docs").glob("*.md"))]:
         page = path.read_text(encoding="utf-8")
         if (new := filled(page, root / "results")) != page:
-            write_atomically(path, new.encode())
+            write_atomically(path, new.encode("utf-8", "backslashreplace"))  # names of files may be no UTF-8
             print(f"{path.relative_to(root)}: tables made anew")
     depth.draw(root / "results")
     reproduced.draw(root / "results")

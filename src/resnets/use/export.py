@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import io
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from resnets.nn import ResNet, build, shortcuts
 from resnets.zoo import NETWORKS, spec_of
 
 FORMATS = {"onnx": ".onnx", "torch-export": ".pt2"}
+_LONGEST = 100  # characters of a network's name in that of a file
 CLOSE = 1e-4  # of the largest score, by which float32 may differ between two orders of adding
 
 
@@ -37,7 +39,7 @@ def export_command(what: str, *, format: str, out: str | None, fold: bool, chang
         raise one_of("format", format, FORMATS)
     given = _subject(what, changes)
     net = given.net.float().eval()
-    path = Path(out or f"{net.spec.name}{FORMATS[format]}")
+    path = Path(out or file_name(net.spec.name, FORMATS[format]))
     data, runs = (_onnx if format == "onnx" else _torch_export)(net, fold, about(given))
     off = difference(net, runs, given.preprocessing.crop)
     if not off <= CLOSE:
@@ -47,6 +49,11 @@ def export_command(what: str, *, format: str, out: str | None, fold: bool, chang
     print(f"images (N, {net.spec.in_channels}, H, W) to scores (N, {net.spec.num_classes}); {use(given)}")
     print(f"compared with PyTorch on three shapes: scores differ by at most {off:.1e} of the largest")
     print(path)
+
+
+def file_name(network: str, ending: str) -> str:
+    """A file of this folder, whatever a foreign file says that its network is called."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "_", network)[:_LONGEST].lstrip(".") + ending
 
 
 def _subject(what: str, changes: dict[str, Any]) -> Subject:
