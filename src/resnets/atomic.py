@@ -24,7 +24,7 @@ def write_atomically(path: Path, data: bytes) -> None:
 @contextmanager
 def open_atomically(path: Path) -> Iterator[IO[bytes]]:
     """A file to write to, which gets its name when the block ends; after an error it is gone."""
-    if not path.name or path.is_dir():
+    if not path.name or os.path.isdir(path):  # of a name that is too long, false
         raise UserError(f"cannot write {path}: it is a folder; name a file.")
     half = path.with_name(f".{path.name[:_KEPT]}.{secrets.token_hex(4)}.part")
     try:

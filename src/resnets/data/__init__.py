@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from resnets.data.images import Images
 from resnets.data.progress import Console, Progress, Silent
 from resnets.data.sets import DATASETS
 from resnets.data.synthetic import synthetic as _synthetic
-from resnets.errors import UserError, one_of
+from resnets.errors import UserError, one_of, shown
 
 if TYPE_CHECKING:
     from resnets.data.augment import Augment, Normalize
@@ -59,8 +60,8 @@ def load(spec: str, dir: str | Path | None = None, progress: Progress | None = N
     """
     name, colon, count = spec.partition(":")
     if name == "synthetic":
-        if colon and not (count.isascii() and count.isdigit()):
-            raise UserError(f"data {spec!r}: write synthetic:N with N the number of training images.")
+        if colon and not re.fullmatch("[0-9]{1,12}", count):
+            raise UserError(f"data {shown(spec)}: write synthetic:N with N the number of training images.")
         return _synthetic(int(count)) if colon else _synthetic()
     if spec in DATASETS:
         return fetch.load(spec, dir, progress)
