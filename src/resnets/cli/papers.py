@@ -13,7 +13,7 @@ from resnets.cli.options import (
     network_options,
     training_engine_option,
 )
-from resnets.cli.parser import positive
+from resnets.cli.parser import positive, seed
 
 if TYPE_CHECKING:
     from resnets.cli.parser import Commands
@@ -33,7 +33,7 @@ def analyze(commands: Commands) -> None:
     data_options(parser, None)
     parser.add_argument("--batch", type=positive, default=32, help="images at a time (32)", metavar="N")
     parser.add_argument("--batches", type=positive, default=1, help="to take means over (1)", metavar="N")
-    parser.add_argument("--seed", type=int, default=0, help="of fresh weights and of the images (0)", metavar="N")
+    parser.add_argument("--seed", type=seed, default=0, help="of fresh weights and of the images (0)", metavar="N")
     parser.add_argument(
         "--statistics", default="batch", help="of BN: batch, as in training, or running (batch)", metavar="WHICH"
     )

@@ -75,7 +75,7 @@ def load_or_open(spec: str, dir: str | Path | None = None, progress: Progress | 
     name, _, rest = spec.partition(":")
     if name == "imagenet" and rest:
         return open_folder(rest, imagenet=True)
-    if name != "imagenet" and (os.sep in spec or spec in (".", "..") or Path(spec).is_dir()):
+    if name != "imagenet" and (os.sep in spec or spec in (".", "..") or os.path.isdir(spec)):
         return open_folder(spec)
     return load(spec, dir, progress)
 

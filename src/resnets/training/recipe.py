@@ -119,7 +119,9 @@ class Recipe:
         for part in filter(None, (p.strip() for p in self.sizes.split(","))):
             match = re.fullmatch(r"(\d{1,6})@(\d*\.?\d+)", part)
             if not match or not 0 <= float(match[2]) < 1 or int(match[1]) < 1:
-                raise UserError(f"recipe {self.name}: sizes must look like 16@0,24@0.5,32@0.8, not {self.sizes!r}.")
+                raise UserError(
+                    f"recipe {self.name}: sizes must look like 16@0,24@0.5,32@0.8, not {shown(self.sizes)}."
+                )
             steps.append((int(match[1]), float(match[2])))
         if steps and (steps[0][1] != 0 or steps != sorted(steps, key=lambda s: s[1])):
             raise UserError(f"recipe {self.name}: sizes must begin at 0 and go up in time, not {self.sizes!r}.")
