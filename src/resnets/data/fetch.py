@@ -10,13 +10,13 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
+from resnets.atomic import make_folder_of, open_atomically
 from resnets.cache import cache_dir
 from resnets.data.archive import read_archive
 from resnets.data.download import download, file_md5
@@ -84,8 +84,8 @@ def fetch(known: Known, dir: str | Path | None, progress: Progress) -> Found:
             continue
         try:
             _save(rows, cache)
-        except OSError as error:
-            progress.note(f"not cached: {error}; set RESNETS_CACHE to a folder that can be written")
+        except UserError as error:
+            progress.note(f"not cached: {str(error).rstrip('.')}; set RESNETS_CACHE to a folder that can be written")
             return Found(known.images(rows, digest), source.where, None)
         return _open_cache(known, cache, source.where)
     tried = f" ({'; '.join(faults)})" if faults else ""
@@ -116,19 +116,9 @@ def _open_cache(known: Known, path: Path, source: str) -> Found:
 
 def _save(rows: Rows, path: Path) -> None:
     """Write all or nothing, also when two processes write at once or the machine stops."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}.", suffix=".tmp")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.save(file, rows)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(name, 0o644)  # a cache may be shared; mkstemp's files are private
-        os.replace(name, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(name)
-        raise
+    make_folder_of(path)
+    with open_atomically(path) as file:
+        np.save(file, rows)
 
 
 # --- sources ----------------------------------------------------------------------------------
