@@ -115,7 +115,12 @@ def test_a_slug_is_one_plain_word_for_the_file_system(data):
 
 # --- the folder -------------------------------------------------------------------------------
 
-LINES = [{"kind": "train", "step": 50, "loss": 0.1 + 0.2}, {"kind": "epoch", "step": 60}, {"kind": "test", "step": 60}]
+MEASURED = {"loss": 0.1 + 0.2, "error": 12.5}
+LINES = [
+    {"kind": "train", "step": 50, **MEASURED, "images_per_second": 99.5},
+    {"kind": "epoch", "step": 60, **MEASURED},
+    {"kind": "test", "step": 60, **MEASURED},
+]
 
 
 @pytest.fixture
@@ -167,7 +172,7 @@ def test_a_run_without_metrics_has_none(tmp_path):
 
 def test_a_folder_is_a_run_once_it_has_a_config(run):
     assert not run.exists
-    run.config_path.write_text(json.dumps({"run": IDENTITY.to_dict()}))
+    run.config_path.write_text(json.dumps({"run": IDENTITY.to_dict(), "steps": 60, **provenance()}))
     assert run.exists
     assert run.identity == IDENTITY
     assert run.result is None
@@ -178,7 +183,7 @@ def test_a_folder_is_a_run_once_it_has_a_config(run):
 @pytest.mark.parametrize("text", ["", "{", "\x00\x00"])
 def test_a_config_that_is_no_json_is_told_in_a_sentence(run, text):
     run.config_path.write_text(text)
-    with pytest.raises(UserError, match=r"config\.json cannot be read as JSON .* the folder of a run\?"):
+    with pytest.raises(UserError, match=r"config\.json cannot be read as JSON \(Expecting"):
         _ = run.config
 
 

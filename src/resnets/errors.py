@@ -6,6 +6,8 @@ import difflib
 from collections.abc import Iterable
 from pathlib import Path
 
+_SHOWN = 100  # characters of a wrong value
+
 
 class UserError(ValueError):
     """Bad input, told in one sentence: what is wrong, where, and what to do about it.
@@ -27,4 +29,10 @@ def one_of(what: str, value: object, known: Iterable[str]) -> UserError:
     known = list(known)
     near = difflib.get_close_matches(str(value), known, n=3, cutoff=0.6)
     advice = f"did you mean {' or '.join(near)}?" if near else f"choose one of {', '.join(known)}."
-    return UserError(f"unknown {what} {value!r}: {advice}")
+    return UserError(f"unknown {what} {shown(value)}: {advice}")
+
+
+def shown(value: object) -> str:
+    """A value as an error shows it: of a long one the beginning."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

@@ -21,13 +21,13 @@ import shlex
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import IO, Any
 from weakref import WeakSet
 
+from resnets import records
 from resnets.errors import UserError
 from resnets.ownership import open_plain
 from resnets.spec import Spec
@@ -76,7 +76,10 @@ class Identity:
         data = re.split(r"[/\\]", self.data.rstrip("/\\"))[-1]  # of a path its end
         words = [self.spec.name, data, self.recipe.name, f"s{self.seed}"]
         readable = re.sub(r"[^A-Za-z0-9_.-]+", "_", "-".join(words))
-        return f"{readable}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+        return f"{readable[:_LONGEST]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+_LONGEST = 240  # characters of a slug before its hash: file systems take names of 255 bytes
 
 
 class Run:
@@ -96,16 +99,18 @@ class Run:
 
     @property
     def config(self) -> dict[str, Any]:
-        return self._read(self.config_path)
+        return self._read(self.config_path, records.CONFIG)
 
     @property
     def identity(self) -> Identity:
-        return Identity.from_dict(self.config["run"])
+        run = self.config["run"]
+        with records.name_file(self.config_path):
+            return Identity.from_dict(run)
 
     @property
     def result(self) -> dict[str, Any] | None:
         """What it came to, or None while it is not finished."""
-        return self._read(self.result_path) if self.result_path.exists() else None
+        return self._read(self.result_path, records.RESULT) if self.result_path.exists() else None
 
     @property
     def origin(self) -> dict[str, Any]:
@@ -118,17 +123,17 @@ class Run:
     def exists(self) -> bool:
         return self.config_path.exists()
 
-    def _read(self, path: Path) -> dict[str, Any]:
+    def _read(self, path: Path, record: records.Record) -> dict[str, Any]:
         try:
-            return json.loads(path.read_text())
-        except (OSError, ValueError) as error:
-            raise UserError(f"{path} cannot be read as JSON ({error}); is {self.path} the folder of a run?") from None
+            return record.read(path)
+        except UserError as error:
+            if self.config_path.is_file():
+                raise
+            raise UserError(f"{str(error).removesuffix('.')}; is {self.path} the folder of a run?") from None
 
     def metrics(self) -> list[dict[str, Any]]:
         """All lines that were wholly written."""
-        if not self.metrics_path.exists():
-            return []
-        return list(_whole_lines(self.metrics_path))
+        return records.read_metrics(self.metrics_path) if self.metrics_path.exists() else []
 
     def cut_metrics(self, lines: int) -> None:
         """Keep so many lines: what was logged after a checkpoint will be logged again."""
@@ -172,17 +177,9 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_let_go)
 
 
-def _whole_lines(path: Path) -> Iterable[dict[str, Any]]:
-    for line in path.read_text(errors="replace").splitlines():
-        try:
-            yield json.loads(line)
-        except ValueError:  # cut short by a kill
-            return
-
-
 def find(root: Path) -> list[Run]:
     """The runs in a folder, or the folder itself if it is one."""
-    if not root.exists():
+    if not os.path.exists(root):  # also false for a name that no file can have
         raise UserError(f"{root} does not exist; `resnets train` makes runs there, or name another folder.")
     if (root / "config.json").exists():
         return [Run(root)]

@@ -56,6 +56,7 @@ def _number(owner: str, name: str, value: object, low: float, high: float) -> No
 
 
 _HUGE = 3.4e38  # the largest float32
+_TINY = 2.0**-126  # the smallest
 
 
 class Shortcut:
@@ -251,6 +252,8 @@ class Spec:
         if any(k % 2 == 0 for k in self.kernels):
             raise UserError(f"kernels must be odd, so that the map keeps its size, not {self.kernels}.")
         _number("network", "bn_eps", self.bn_eps, 0.0, 1.0)
+        if self.bn_eps < _TINY:
+            raise UserError(f"network: bn_eps must be above 0, as PyTorch's BN demands, not {self.bn_eps!r}.")
         _number("network", "bn_momentum", self.bn_momentum, 0.0, 1.0)
 
     def _check_combinations(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -153,7 +154,7 @@ def _unknown(name: str) -> UserError:
     """The nearest names: by depth where the name is a family and a number."""
     family = _family(str(name))
     digits = str(name).removeprefix(family)
-    if not digits.isdecimal():
+    if not re.fullmatch("[0-9]{1,6}", digits):
         return one_of("network", name, NETWORKS)
     depth = int(digits)
     of_family = [net for net in NETWORKS if _family(net) == family and "_" not in net]

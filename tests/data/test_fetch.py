@@ -167,7 +167,7 @@ def test_a_failed_write_leaves_nothing_and_the_images_are_used_all_the_same(alon
     assert found.cached is None
     assert same(found.images, tiny.rows, 20)
     assert list(cache_dir().iterdir()) == []
-    assert "No space left" in recorder.notes[0]
+    assert "the disk is full" in recorder.notes[0]
     assert "RESNETS_CACHE" in recorder.notes[0]
 
 

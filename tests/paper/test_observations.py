@@ -149,5 +149,5 @@ def test_the_spread_is_pooled_over_rows_that_learned():
 
 def test_a_file_that_is_no_result_is_told(tmp_path):
     (tmp_path / "a.json").write_text("{}")
-    with pytest.raises(UserError, match=r"a\.json is not the result of a row"):
+    with pytest.raises(UserError, match=r"a\.json: row is missing\. Move the file away"):
         read(tmp_path)

@@ -182,9 +182,13 @@ def test_measurements_in_bench_are_left_alone_and_other_files_counted(made_resul
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [("{", "cannot be read as a result"), ('{"row": "a"}', "KeyError"), ("[]", "leave it out"),
-     ('{"row": "a", "budget": "b", "scaled": [], "fails_above": 1, "runs": [{}]}', "KeyError")],
-)  # fmt: skip
+    [
+        ("{", "cannot be read as JSON"),
+        ('{"row": "a"}', "a.json: budget is missing."),
+        ('{"row": 7}', "a.json: row must be text, not 7."),
+        ("[]", "leave it out"),
+    ],
+)
 def test_files_that_are_no_results_are_refused_by_name(tmp_path, content, message, capsys):
     path = tmp_path / "a.json"
     path.write_text(content)

@@ -67,13 +67,13 @@ def test_a_listing_tells_state_and_time_left(tmp_path, capsys):
     stopped = make_run(tmp_path, seed=1, error=None)
     config = stopped.config
     stopped.config_path.write_text(json.dumps({**config, "steps": 6000}))
-    rows = {row["run"]: row for row in listing.rows([Run(p.parent) for p in tmp_path.glob("*/config.json")])}
+    rows = {p.parent.name: listing.row(Run(p.parent)) for p in tmp_path.glob("*/config.json")}
     assert rows[stopped.path.name] | {"run": ""} == {
         "run": "", "state": "stopped", "step": 3000, "steps": 6000, "loss": 2 / 300,
         "validation": None, "test": None, "seconds_left": 3000,
     }  # fmt: skip
     with stopped.lock():
-        assert listing.rows([stopped])[0]["state"] == "training"
+        assert listing.row(stopped)["state"] == "training"
     runs_command(str(tmp_path), as_json=False)
     shown = capsys.readouterr().out
     assert "50:00" in shown

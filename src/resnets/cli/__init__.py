@@ -7,6 +7,7 @@ is called, so that `resnets --help` imports neither torch nor rich. `COMMANDS` h
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import re
 import sys
@@ -36,9 +37,15 @@ COMMANDS = (
 )
 
 
+_NO_MEMORY = re.compile("can't allocate memory|out of memory|Storage size calculation overflowed")  # of torch
+_LONGEST, _HALF = 2000, 990  # characters of a message, in which names may be as long as somebody likes
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; its exit code is 0, 1 if a part could not be done, 2 after a user's mistake, 130 after Ctrl-C,
     141 into a closed pipe."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a name that the encoding lacks is escaped, and ends nothing
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code = _dispatch(sys.argv[1:] if argv is None else list(argv))
         sys.stdout.flush()  # here, where a closed pipe can still be caught
@@ -53,6 +60,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:  # a full disk is not a bug either
         _let_go()
         return _fail(f"{error}.")
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and not _NO_MEMORY.search(str(error)):
+            raise
+        return _fail("there is not enough memory for this; choose a smaller network, batch or size of images.")
 
 
 def _dispatch(argv: list[str]) -> int:
@@ -64,6 +75,8 @@ def _dispatch(argv: list[str]) -> int:
     if not argv:
         parser.print_help(sys.stderr)
         return 2
+    for word in argv:
+        _require_possible(word)
     if not argv[0].startswith("-") and argv[0] not in commands.choices:
         raise one_of("command", argv[0], commands.choices)
     try:
@@ -75,6 +88,16 @@ def _dispatch(argv: list[str]) -> int:
     return args.run(args) or 0
 
 
+def _require_possible(word: str) -> None:
+    """Refuse what no shell can pass on, and no system takes as the name of a file."""
+    if "\0" in word:
+        raise UserError("an argument holds a null byte, which no name of a file or an option has.")
+    try:
+        os.fsencode(word)
+    except UnicodeEncodeError:
+        raise UserError(f"the argument {word!r} holds half of a character, a lone surrogate.") from None
+
+
 def _unexpected(word: str, parser: argparse.ArgumentParser) -> UserError:
     if word.startswith("-"):
         known = re.findall(r"--[a-z][a-z-]+", parser.format_help())
@@ -83,7 +106,8 @@ def _unexpected(word: str, parser: argparse.ArgumentParser) -> UserError:
 
 
 def _fail(message: str) -> int:
-    say(" ".join(message.split()))
+    text = " ".join(message.split())
+    say(text if len(text) <= _LONGEST else f"{text[:_HALF]} ... {text[-_HALF:]}")
     return 2
 
 

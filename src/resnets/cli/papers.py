@@ -13,7 +13,7 @@ from resnets.cli.options import (
     network_options,
     training_engine_option,
 )
-from resnets.cli.parser import positive
+from resnets.cli.parser import positive, seed
 
 if TYPE_CHECKING:
     from resnets.cli.parser import Commands
@@ -33,7 +33,7 @@ def analyze(commands: Commands) -> None:
     data_options(parser, None)
     parser.add_argument("--batch", type=positive, default=32, help="images at a time (32)", metavar="N")
     parser.add_argument("--batches", type=positive, default=1, help="to take means over (1)", metavar="N")
-    parser.add_argument("--seed", type=int, default=0, help="of fresh weights and of the images (0)", metavar="N")
+    parser.add_argument("--seed", type=seed, default=0, help="of fresh weights and of the images (0)", metavar="N")
     parser.add_argument(
         "--statistics", default="batch", help="of BN: batch, as in training, or running (batch)", metavar="WHICH"
     )
@@ -82,15 +82,15 @@ def reproduce(commands: Commands) -> None:
     parser.add_argument("--memory", default="auto", help="fast, lean, min (auto: the first that fits)", metavar="MODE")
     parser.add_argument("--dry-run", action="store_true", help="plan and price, and run nothing")
 
-    def run(args: argparse.Namespace) -> None:
+    def run(args: argparse.Namespace) -> int:
         from resnets.reproduce.commands import list_command, reproduce_command
 
         if args.list:
             list_command()
-            return
+            return 0
         given = ("budget", "seeds", "rows", "shard", "out", "data_dir", "imagenet", "bad_images", "device")
         options = {name: getattr(args, name) for name in (*given, "engine", "memory", "dry_run")}
-        reproduce_command(args.names, results_folder=args.results, **options)
+        return reproduce_command(args.names, results_folder=args.results, **options)
 
     parser.set_defaults(run=run)
 
@@ -110,9 +110,9 @@ def report(commands: Commands) -> None:
     )
     parser.add_argument("-o", "--out", default="report.html", help="the page (report.html)", metavar="FILE")
 
-    def run(args: argparse.Namespace) -> None:
+    def run(args: argparse.Namespace) -> int:
         from resnets.report.commands import report_command
 
-        report_command(args.results or ["results"], args.out)
+        return report_command(args.results or ["results"], args.out)
 
     parser.set_defaults(run=run)

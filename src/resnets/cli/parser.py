@@ -7,10 +7,13 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from resnets.errors import UserError
+from resnets.errors import UserError, shown
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction["Parser"]
+
+
+SEEDS = -(2**63), 2**64 - 1  # what torch takes
 
 
 class Parser(argparse.ArgumentParser):
@@ -28,8 +31,14 @@ def either(words: Iterable[str]) -> str:
 
 
 def positive(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    if not re.fullmatch("[0-9]{1,18}", text) or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{shown(text)} is not a whole number of at least 1")
+    return int(text)
+
+
+def seed(text: str) -> int:
+    if not re.fullmatch(r"-?[0-9]{1,20}", text) or not SEEDS[0] <= int(text) <= SEEDS[1]:
+        raise argparse.ArgumentTypeError(f"{shown(text)} is not a whole number of 64 bits")
     return int(text)
 
 
@@ -37,14 +46,14 @@ def numbers(text: str) -> tuple[int, ...]:
     try:
         return tuple(map(int, text.split(",")))
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not whole numbers with commas between them") from None
+        raise argparse.ArgumentTypeError(f"{shown(text)} is not whole numbers with commas between them") from None
 
 
 def reals(text: str) -> tuple[float, ...]:
     try:
         return tuple(map(float, text.split(",")))
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not numbers with commas between them") from None
+        raise argparse.ArgumentTypeError(f"{shown(text)} is not numbers with commas between them") from None
 
 
 def one_or_more(text: str) -> int | tuple[int, ...]:
@@ -60,7 +69,7 @@ def size_of(text: str) -> int | tuple[int, int]:
     """`320` or `320x256`."""
     if not re.fullmatch(r"[0-9]{1,6}(x[0-9]{1,6})?", text):
         raise argparse.ArgumentTypeError(
-            f"{text!r} is neither a side such as 320 nor a height and width such as 320x256"
+            f"{shown(text)} is neither a side such as 320 nor a height and width such as 320x256"
         )
     height, _, width = text.partition("x")
     return (int(height), int(width)) if width else int(height)

@@ -15,9 +15,9 @@ from resnets.cli.options import (
     network_options,
     training_engine_option,
 )
-from resnets.cli.parser import either, positive
+from resnets.cli.parser import SEEDS, either, positive, seed
 from resnets.engine import MODES
-from resnets.errors import UserError
+from resnets.errors import UserError, shown
 from resnets.training.recipe import CHOICES, RECIPES, Recipe
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def train(commands: Commands) -> None:
     parser.add_argument("network", help="a name from 'resnets models'", metavar="NETWORK")
     data_options(parser, "cifar10", f"{NAMED}, synthetic[:N], imagenet:DIR or a folder of class folders")
     parser.add_argument("--recipe", default="cifar-paper", help=f"one of {either(RECIPES)} (cifar-paper)")
-    parser.add_argument("--seed", type=int, default=0, help="of the weights, the order and the crops (0)", metavar="N")
+    parser.add_argument("--seed", type=seed, default=0, help="of the weights, the order and the crops (0)", metavar="N")
     parser.add_argument("--runs", type=int, default=1, help="train with this many seeds, from --seed on", metavar="N")
     parser.add_argument("--out", default="runs", help="folder of the runs (runs)", metavar="DIR")
     parser.add_argument("--curve", action="store_true", help="test after every epoch, for the curve alone")
@@ -85,8 +85,8 @@ def train(commands: Commands) -> None:
         changes = {name: value for name in fields if (value := getattr(args, name)) is not None}
         recipe, network = recipe_of(args.recipe, **changes), network_changes(args)
         spec_of(args.network, **network)  # a mistake is told before torch is imported
-        if args.runs < 1:
-            raise UserError(f"--runs must be at least 1, not {args.runs}.")
+        if not 1 <= args.runs <= SEEDS[1] + 1 - args.seed:
+            raise UserError(f"--runs must be at least 1, and seeds whole numbers of 64 bits, not {shown(args.runs)}.")
         from resnets.training.commands import train_command
 
         train_command(
@@ -111,10 +111,10 @@ def runs(commands: Commands) -> None:
     parser.add_argument("folder", nargs="?", default="runs", help="folder of the runs (runs)", metavar="DIR")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
-    def run(args: argparse.Namespace) -> None:
+    def run(args: argparse.Namespace) -> int:
         from resnets.report.commands import runs_command
 
-        runs_command(args.folder, as_json=args.json)
+        return runs_command(args.folder, as_json=args.json)
 
     parser.set_defaults(run=run)
 
@@ -128,10 +128,10 @@ def plot(commands: Commands) -> None:
     parser.add_argument("runs", nargs="+", help="folders of runs", metavar="RUN")
     parser.add_argument("-o", "--out", default="curves.svg", help="the picture: .svg, .png or .pdf (curves.svg)")
 
-    def run(args: argparse.Namespace) -> None:
+    def run(args: argparse.Namespace) -> int:
         from resnets.report.commands import plot_command
 
-        plot_command(args.runs, args.out)
+        return plot_command(args.runs, args.out)
 
     parser.set_defaults(run=run)
 

@@ -42,7 +42,7 @@ def evaluate(commands: Commands) -> None:
         "--normalize", help="channel or pixel statistics of the data instead of the file's", metavar="HOW"
     )
     parser.add_argument(
-        "--precise-bn", type=int, default=0, help="take BN's statistics anew from N training images", metavar="N"
+        "--precise-bn", type=positive, default=0, help="take BN's statistics anew from N training images", metavar="N"
     )
     device_option(parser)
     engine_option(parser)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from resnets.data.images import Images
 from resnets.data.progress import Console, Progress, Silent
 from resnets.data.sets import DATASETS
 from resnets.data.synthetic import synthetic as _synthetic
-from resnets.errors import UserError, one_of
+from resnets.errors import UserError, one_of, shown
 
 if TYPE_CHECKING:
     from resnets.data.augment import Augment, Normalize
@@ -59,8 +60,8 @@ def load(spec: str, dir: str | Path | None = None, progress: Progress | None = N
     """
     name, colon, count = spec.partition(":")
     if name == "synthetic":
-        if colon and not (count.isascii() and count.isdigit()):
-            raise UserError(f"data {spec!r}: write synthetic:N with N the number of training images.")
+        if colon and not re.fullmatch("[0-9]{1,12}", count):
+            raise UserError(f"data {shown(spec)}: write synthetic:N with N the number of training images.")
         return _synthetic(int(count)) if colon else _synthetic()
     if spec in DATASETS:
         return fetch.load(spec, dir, progress)
@@ -74,7 +75,7 @@ def load_or_open(spec: str, dir: str | Path | None = None, progress: Progress | 
     name, _, rest = spec.partition(":")
     if name == "imagenet" and rest:
         return open_folder(rest, imagenet=True)
-    if name != "imagenet" and (os.sep in spec or spec in (".", "..") or Path(spec).is_dir()):
+    if name != "imagenet" and (os.sep in spec or spec in (".", "..") or os.path.isdir(spec)):
         return open_folder(spec)
     return load(spec, dir, progress)
 

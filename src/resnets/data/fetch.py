@@ -10,7 +10,6 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import IO
 
 import numpy as np
 
+from resnets.atomic import open_atomically
 from resnets.cache import cache_dir, make_folder
 from resnets.data.archive import read_archive
 from resnets.data.download import download, file_md5
@@ -87,8 +87,8 @@ def fetch(known: Known, dir: str | Path | None, progress: Progress) -> Found:
             continue
         try:
             _save(rows, cache)
-        except OSError as error:
-            progress.note(f"not cached: {error}; set RESNETS_CACHE to a folder that can be written")
+        except UserError as error:
+            progress.note(f"not cached: {str(error).rstrip('.')}; set RESNETS_CACHE to a folder that can be written")
             return Found(known.images(rows, digest), source.where, None)
         return _open_cache(known, cache, source.where)
     tried = f" ({'; '.join(faults)})" if faults else ""
@@ -135,19 +135,8 @@ def _read_rows(file: IO[bytes], count: int) -> Rows:
 def _save(rows: Rows, path: Path) -> None:
     """Write all or nothing, also when two processes write at once or the machine stops."""
     make_folder(path.parent)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}.", suffix=".tmp")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.save(file, rows)
-            file.flush()
-            os.fsync(file.fileno())
-            if hasattr(os, "fchmod"):
-                os.fchmod(file.fileno(), 0o644)  # a cache may be shared; mkstemp's files are private
-        os.replace(name, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(name)
-        raise
+    with open_atomically(path, 0o644) as file:  # a cache may be shared
+        np.save(file, rows)
 
 
 # --- sources ----------------------------------------------------------------------------------

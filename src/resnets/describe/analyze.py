@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -169,10 +170,13 @@ def _fresh(word: str, changes: dict[str, Any], seed: int, images: Images) -> Sub
     return Subject(build(spec_of(word, **{**fitting, **changes}), seed=seed), word)
 
 
+_CHECKPOINT = re.compile(r"step-([0-9]{1,18})-.*\.safetensors")
+
+
 def _run_cases(run: Run, along: bool) -> Iterator[Case]:
     """The network that a run left, or its newest checkpoint; with `along` also what it began with and all others."""
     identity, name, result = run.identity, run.path.name, run.result
-    checkpoints = {int(p.name.split("-")[1]): p for p in run.checkpoints.glob("step-[0-9]*-*.safetensors")}
+    checkpoints = {int(m[1]): p for p in run.checkpoints.glob("*") if (m := _CHECKPOINT.fullmatch(p.name))}
     if result is None and not checkpoints:
         raise UserError(f"{run.path} has neither a final network nor a checkpoint; train it, or name its network.")
     if result is not None:
@@ -192,7 +196,10 @@ def _checkpointed(identity: Identity, path: Path, images: Images) -> Subject:
     """The network of a checkpoint: the averaged one where there is one, as it is tested and kept."""
     tensors, net = read(path).tensors, build(identity.spec)
     prefix = "average." if any(name.startswith("average.") for name in tensors) else "net."
-    net.load_state_dict({k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)})
+    try:
+        net.load_state_dict({k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)})
+    except RuntimeError:  # whose message is a list of every tensor
+        raise UserError(f"{path} is not a checkpoint of {identity.spec.name}: its tensors are others.") from None
     return _of_run(identity, net, images)
 
 

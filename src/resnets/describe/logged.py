@@ -32,7 +32,7 @@ def print_logged(name: str, lines: list[dict[str, Any]]) -> None:
     rows = [
         (count(lines[i]["step"]), str(size + 1), *(_cell(lines[i][key][size], form) for key, form in _FORMS.items()))
         for i in thinned([(0, len(lines) - 1)], max(2, ROWS // sizes))
-        for size in range(sizes)
+        for size in range(len(lines[i]["rms"]))
     ]
     print_table(_HEADER, rows, right=_HEADER)
     print_lines()

@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from pathlib import Path
 
+from resnets import records
 from resnets.errors import UserError
 
 FOLDER = Path(__file__).parents[1] / "weights"
@@ -17,10 +17,8 @@ DEFAULT = "preresnet20.cifar10"  # what `resnets predict` takes unless it is tol
 
 def index() -> dict[str, str]:
     """The names, as `preresnet20.cifar10`, and the sha256 of their files."""
-    try:
-        return json.loads((FOLDER / "index.json").read_text())
-    except FileNotFoundError:
-        return {}
+    path = FOLDER / "index.json"
+    return records.INDEX.read(path) if path.exists() else {}
 
 
 def of(network: str) -> list[str]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from resnets import records
 from resnets.errors import UserError
 from resnets.spec import ORDERS
 
@@ -105,17 +106,27 @@ def outcome(result: dict[str, Any]) -> Outcome:
     return Outcome(result["row"], result["budget"], tuple(result["scaled"]), result["fails_above"], result)
 
 
-def read(folder: Path) -> dict[str, Outcome]:
-    """All rows that have results at one budget, by name."""
+def read_row(path: Path) -> Outcome:
+    """The results of the row that the file is named after."""
+    try:
+        one = outcome(records.ROW.read(path))
+        if one.row != path.stem:
+            raise UserError(f"{path}: row must be {path.stem!r}, as the file is called, not {one.row!r}.")
+    except UserError as error:
+        raise UserError(f"{error} Move the file away, or repair it, to run the row anew.") from None
+    return one
+
+
+def read(folder: Path, leave_out: Callable[[UserError], None] | None = None) -> dict[str, Outcome]:
+    """All rows that have results at one budget, by name; `leave_out` is told of files that cannot be read."""
     found = {}
     for path in sorted(folder.glob("*.json")):
         try:
-            one = outcome(json.loads(path.read_text()))
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UserError(
-                f"{path} is not the result of a row ({type(error).__name__}: {error}); move it away, run the row anew."
-            ) from None
-        found[one.row] = one
+            found[path.stem] = read_row(path)
+        except UserError as error:
+            if leave_out is None:
+                raise
+            leave_out(error)
     return found
 
 

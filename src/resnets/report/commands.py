@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from resnets.atomic import write_atomically
+from resnets.atomic import make_folder_of, write_atomically
 from resnets.errors import UserError
 from resnets.report import curves, listing, results
+from resnets.report.left_out import LeftOut
 from resnets.runs import Run, find
 from resnets.text import clock, print_json, print_lines, print_table
 
 
-def runs_command(folder: str, *, as_json: bool) -> None:
-    rows = listing.rows(find(Path(folder)))
+def runs_command(folder: str, *, as_json: bool) -> int:
+    rows, left_out = [], LeftOut()
+    for run in find(Path(folder)):
+        with left_out.unless_readable():
+            rows.append(listing.row(run))
     if as_json:
         print_json(rows)
-        return
+        return left_out.code
     if not rows:
-        raise UserError(f"there is no run in {folder}.")
+        raise UserError(f"there is no run in {folder}{' that can be read' * left_out.code}.")
     cells = [
         [
             row["run"],
@@ -32,14 +36,25 @@ def runs_command(folder: str, *, as_json: bool) -> None:
     ]
     header = ("run", "state", "steps", "loss", "validation error", "test error", "time left")
     print_table(header, cells, right=header[2:])
+    return left_out.code
 
 
 def _number(value: float | None, digits: int) -> str:
     return "" if value is None else f"{value:.{digits}f}"
 
 
-def plot_command(paths: list[str], out: str) -> None:
-    print_lines(curves.draw(_runs(paths), Path(out)))
+def plot_command(paths: list[str], out: str) -> int:
+    runs, drawn, left_out = _runs(paths), [], LeftOut()
+    if len(runs) == 1:
+        curves.require_drawable(runs[0])
+    for run in runs:
+        with left_out.unless_readable():
+            curves.require_drawable(run)
+            drawn.append(run)
+    if not drawn:
+        raise UserError(f"no run in {', '.join(paths)} can be drawn.")
+    print_lines(curves.draw(drawn, Path(out)))
+    return left_out.code
 
 
 def results_command(paths: list[str], out: str) -> None:
@@ -47,18 +62,20 @@ def results_command(paths: list[str], out: str) -> None:
     print_lines(out)
 
 
-def report_command(paths: list[str], out: str) -> None:
+def report_command(paths: list[str], out: str) -> int:
     from resnets.report.page.gathered import gather
     from resnets.report.page.whole import page
 
-    gathered = gather([Path(path) for path in paths])
+    left_out = LeftOut()
+    gathered = gather([Path(path) for path in paths], left_out.tell)
     text = page(gathered)
-    Path(out).parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(Path(out), text.encode())
+    make_folder_of(Path(out))
+    write_atomically(Path(out), text.encode("utf-8", "backslashreplace"))  # names of files may be no UTF-8
     counts = [f"{len(gathered.found[budget])} rows at budget {budget}" for budget in gathered.budgets]
     counts += [f"{len(gathered.analyses)} analyses", f"{len(gathered.trainings)} other trainings"]
     others = f"; {gathered.left_out} files of other kinds left out" if gathered.left_out else ""
     print_lines(f"{out}: {', '.join(counts)}{others}")
+    return left_out.code
 
 
 def _runs(paths: list[str]) -> list[Run]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from resnets.errors import UserError
-from resnets.report.figure import label, save
+from resnets.report.pictures import label, save
 from resnets.runs import Run
 
 _COLOURS = (
@@ -44,23 +44,30 @@ def labels(runs: Sequence[Run]) -> list[str]:
     return names if len(set(names)) == len(names) else [run.path.name for run in runs]
 
 
+def require_drawable(run: Run) -> None:
+    """Refuse a run that cannot be read or has not logged yet."""
+    _ = run.identity
+    if "loss" not in series(run):
+        raise UserError(f"{run.path} has no metrics yet; let it train a little first.")
+
+
 def draw(runs: Sequence[Run], path: Path) -> Path:
     """Several runs in one picture; the file's ending says the format."""
     try:
         from matplotlib.figure import Figure
-        from matplotlib.ticker import FuncFormatter
     except ImportError:
         raise UserError("drawing curves needs the extra: pip install 'resnets[plot]'.") from None
+    from matplotlib.ticker import FuncFormatter
 
     if path.suffix.lstrip(".") not in ("svg", "png", "pdf"):
         raise UserError(f"cannot draw to {path}: end its name in .svg, .png or .pdf.")
+    for run in runs:
+        require_drawable(run)
     figure = Figure(figsize=(7, 4.5), layout="constrained")
     loss_axis: Any = figure.add_subplot()
     error_axis: Any = loss_axis.twinx()
     for i, (run, name) in enumerate(zip(runs, labels(runs), strict=True)):
         colour, curves = _COLOURS[i % len(_COLOURS)], series(run)
-        if "loss" not in curves:
-            raise UserError(f"{run.path} has no metrics yet; let it train a little first.")
         loss_axis.plot(*curves["loss"], "--", color=colour, linewidth=1)
         split = next((s for s in ("test", "validation") if s in curves), "training")
         steps, errors = curves[split]
@@ -74,5 +81,4 @@ def draw(runs: Sequence[Run], path: Path) -> Path:
     error_axis.set(ylabel="error, % (solid; thin: of training)", ylim=(0, None))
     error_axis.grid(alpha=0.25)
     figure.legend(frameon=False, loc="outside lower center", ncols=1)
-    save(figure, path, dpi=150)
-    return path
+    return save(figure, path, dpi=150)

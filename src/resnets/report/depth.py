@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from resnets.errors import UserError
-from resnets.report.figure import save
+from resnets.report.pictures import label, save
 from resnets.report.ratios import Spread, lines, values
 
 GIB = 2**30
@@ -28,14 +28,18 @@ def draw(results: Path) -> Path | None:
     axes: Any = figure.subplots(2, 2).flat
     for axis, (key, title) in zip(axes, PANELS.items(), strict=True):
         for (block, mode), points in series(section, key).items():
-            axis.plot(*points, _MARKS.get(block, "^:"), color=_COLOURS[mode], label=f"{mode}, {block}", markersize=4)
+            axis.plot(
+                *points,
+                _MARKS.get(block, "^:"),
+                color=_COLOURS.get(mode),
+                label=label(f"{mode}, {block}"),
+                markersize=4,
+            )
         axis.set(title=title, xlabel="layers", xlim=(0, None), ylim=(0, None))
         axis.grid(alpha=0.25)
     handles = {text: line for line, text in zip(*axes[0].get_legend_handles_labels(), strict=True)}
     figure.legend(handles.values(), handles, frameon=False, loc="outside lower center", ncols=3)
-    path = results / "bench" / "depth.svg"
-    save(figure, path)
-    return path
+    return save(figure, results / "bench" / "depth.svg")
 
 
 PANELS = {

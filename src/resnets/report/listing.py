@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -11,19 +12,15 @@ from resnets.ownership import open_plain
 from resnets.runs import Run
 
 
-def rows(runs: list[Run]) -> list[dict[str, Any]]:
-    """State, progress and errors of each run; the time left follows from the speed it last had."""
-    return [_row(run) for run in runs]
-
-
-def _row(run: Run) -> dict[str, Any]:
-    config, result = run.config, run.result
+def row(run: Run) -> dict[str, Any]:
+    """State, progress and errors of a run; the time left follows from the speed it last had."""
+    config, identity, result = run.config, run.identity, run.result
     lines = [line for line in run.metrics() if line["kind"] == "train"]
     last = lines[-1] if lines else None
     step, total = (last["step"] if last else 0), config["steps"]
     left = None
     if result is None and last and last["images_per_second"]:
-        left = (total - step) * config["run"]["recipe"]["batch"] / last["images_per_second"]
+        left = max(0, total - step) * identity.recipe.batch / last["images_per_second"]
     state = "finished" if result else "training" if _locked(run.path) else "stopped"
     return {
         "run": run.path.name,
@@ -33,7 +30,7 @@ def _row(run: Run) -> dict[str, Any]:
         "loss": last["loss"] if last else None,
         "validation": result.get("validation", {}).get("error") if result else None,
         "test": result.get("test", {}).get("error") if result else None,
-        "seconds_left": round(left) if left is not None else None,
+        "seconds_left": round(left) if left is not None and math.isfinite(left) else None,
     }
 
 

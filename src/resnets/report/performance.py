@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from resnets import records
 from resnets.report import aims
 from resnets.report.ratios import Line, Spread, lines, ratio, reason, values
 
@@ -65,7 +65,8 @@ def memory(section: Mapping[str, Line]) -> Table:
             peak = values(line, who, "peak")
             gib = Spread.of([p / GIB for p in peak]) if peak else None
             said = values(line, who, "foretold")
-            share = Spread.of([s / p for s, p in zip(said, peak, strict=True)]) if said and peak else None
+            told = said and peak and len(said) == len(peak)  # each round in a process of its own
+            share = Spread.of([s / p for s, p in zip(said, peak, strict=True)]) if told else None  # type: ignore[arg-type]
             gains = [ratio(line, "timm", who, key) for key in ("peak", "seconds")]
             rows.append([name, label(who), *map(_cell, (gib, share, *gains))])
     header = ["network", "how", "peak, GiB", "foretold, share of it", "times less memory than timm"]
@@ -170,7 +171,7 @@ def _epoch(results: Path) -> str:
     path = results / "bench" / "epoch.json"
     if not path.exists():
         return "Not measured yet: `python -m benchmarks.epoch` measures it."
-    told = json.loads(path.read_text())
+    told = records.EPOCH.read(path)
     _, indexed, *along = told["points"]
     rows = [
         [f"{point['images']:,}", *(f"{size / MIB:.0f}" for size in (point["training"], sum(point["decoders"])))]

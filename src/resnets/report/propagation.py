@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from resnets.errors import UserError
-from resnets.report.figure import label, save
+from resnets.report.pictures import label, save
 
 _COLOURS = ("#4c4c4c", "#c0392b", "#1f6f9f", "#3a8f4d", "#c98a1b", "#7a4fa3")
 _STYLES = ("-", "-.", ":")  # after the last colour the first comes again in another style; dashes are predictions

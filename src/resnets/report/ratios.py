@@ -6,12 +6,13 @@ therefore taken round by round, and then their median and quartiles.
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from resnets import records
 
 Line = Mapping[str, Any]  # of results/bench/*.json: `contestants`, and where the numbers come from
 
@@ -40,7 +41,8 @@ class Spread:
 def lines(results: Path, section: str) -> dict[str, Line]:
     """The lines of a section by name; none where it was not measured."""
     path = results / "bench" / f"{section}.json"
-    return json.loads(path.read_text())["lines"] if path.exists() else {}
+    record = records.DEPTH if section == "depth" else records.BENCH
+    return record.read(path)["lines"] if path.exists() else {}
 
 
 def values(line: Line, contestant: str, key: str = "seconds") -> list[float] | None:

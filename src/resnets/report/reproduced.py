@@ -11,7 +11,7 @@ from resnets.paper.comparison import common, correlations, error_text, ours
 from resnets.paper.outcomes import Outcome, read
 from resnets.paper.rows import Cell, Experiment
 from resnets.paper.tables import EXPERIMENTS
-from resnets.report.figure import save
+from resnets.report.pictures import save
 
 PUBLISHED = ("paper", "day", "hour")  # the best budget first; smoke shows nothing but that it runs
 PICTURES = {"figure1.svg": "#1b1b1b", "figure1-dark.svg": "#e6e6e6"}  # and the colour of their text

@@ -11,7 +11,7 @@ from typing import Any
 from resnets.paper.comparison import common, ours
 from resnets.paper.outcomes import Outcome
 from resnets.paper.rows import Cell, Experiment
-from resnets.report.figure import label, save
+from resnets.report.pictures import label, save
 from resnets.report.propagation import plotting
 
 HEADER = ("row", "layers", "first", "median", "largest", "last", "runs")
@@ -74,5 +74,4 @@ def draw(experiment: Experiment, found: dict[str, Outcome], path: Path) -> Path:
         axis.grid(alpha=0.25)
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, frameon=False, fontsize=8, loc="outside lower center", ncols=3)
-    save(figure, path, dpi=150)
-    return path
+    return save(figure, path, dpi=150)

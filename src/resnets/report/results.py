@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from resnets.atomic import write_atomically
+from resnets.atomic import make_folder_of, write_atomically
 from resnets.errors import UserError
 from resnets.report.curves import series
 from resnets.runs import Run, Summary
+from resnets.text import json_text
 
 POINTS = 200  # of a curve, at the most
 
@@ -60,8 +60,8 @@ def _thin(steps: list[int], values: list[float]) -> tuple[list[int], list[float]
 
 
 def write(path: Path, result: dict[str, Any]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(result, indent=1)
+    make_folder_of(path)
+    text = json_text(result, indent=1)
     write_atomically(path, (_one_line_lists(text) + "\n").encode())
 
 

@@ -5,19 +5,20 @@ A table stands in a page between `<!-- results: NAME -->` and `<!-- end -->`.
 
 from __future__ import annotations
 
-import json
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from resnets import records
 from resnets.atomic import write_atomically
+from resnets.errors import UserError
 from resnets.paper.numbers import beside
 from resnets.report import depth, performance, reproduced
 from resnets.runs import Summary
 from resnets.spec import Spec
-from resnets.text import print_lines
+from resnets.text import print_lines, say
 
 _PLACE = re.compile(r"(<!-- results: ([a-z0-9-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -26,7 +27,7 @@ def cifar(results: Path) -> str:
     """Every collected training: errors of ours and of the papers."""
     lines = ["| network | data | recipe | test error, ours | the papers' |", "|---|---|---|---|---|"]
     for path in sorted((results / "cifar").glob("*.json")):
-        result: dict[str, Any] = json.loads(path.read_text())
+        result = records.TRAINING.read(path)
         tests = [run["result"]["test"] for run in result["runs"]]
         spec, data = Spec.from_dict(result["network"]), result["data"]["name"]
         # Of several runs the spread is over seeds; of one it can only be over test images.
@@ -40,7 +41,7 @@ def imagenet(results: Path) -> str:
     """Every test by a protocol of the papers: errors among the first one and the first five, with their intervals."""
     lines = ["| network | data | views | top-1 error | top-5 error |", "|---|---|---|---|---|"]
     for path in sorted((results / "imagenet").glob("*.json")):
-        result: dict[str, Any] = json.loads(path.read_text())
+        result = records.TEST.read(path)
         cells = [_with_interval(score) for score in (result, result["top5"])]
         data = f"{Path(result['data']).name}, {result['images']} pictures"
         link = f"[{result['network']['name']}](../results/imagenet/{path.name})"
@@ -59,7 +60,7 @@ def transfer(results: Path) -> str:
     lines = ["| network | images | begun at | test error | behind the weights by |", "|---|---|---|---|---|"]
     found = sorted((results / "transfer").glob("*.json"))
     for path in found:
-        result: dict[str, Any] = json.loads(path.read_text())
+        result = records.TRANSFER.read(path)
         link = f"[{result['network']['name']}](../results/transfer/{path.name})"
         images = f"{result['data']['name']}, {result['data']['training_images']:,} in {result['steps']} steps"
         for way, errors in result["errors"].items():
@@ -84,15 +85,25 @@ def filled(page: str, results: Path) -> str:
     return _PLACE.sub(lambda m: f"{m[1]}{TABLES[m[2]](results)}\n{m[3]}", page)
 
 
-def main(root: Path) -> None:
+def fill_pages(root: Path) -> None:
+    """Make the tables and pictures of a checkout anew."""
     for path in [root / "README.md", *sorted((root / "docs").glob("*.md"))]:
-        page = path.read_text()
+        page = path.read_text(encoding="utf-8")
         if (new := filled(page, root / "results")) != page:
-            write_atomically(path, new.encode())
+            write_atomically(path, new.encode("utf-8", "backslashreplace"))  # names of files may be no UTF-8
             print_lines(f"{path.relative_to(root)}: tables made anew")
     depth.draw(root / "results")
     reproduced.draw(root / "results")
 
 
+def main(argv: Sequence[str]) -> int:
+    try:
+        fill_pages(Path(argv[0]) if argv else Path.cwd())
+    except UserError as error:
+        say(str(error))
+        return 2
+    return 0
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path.cwd())
+    sys.exit(main(sys.argv[1:]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,11 @@ from resnets.engine import require_mode
 from resnets.errors import UserError
 from resnets.paper import comparison
 from resnets.paper.observations import OBSERVATIONS, verdict
-from resnets.paper.outcomes import Outcome, read
+from resnets.paper.outcomes import Outcome, read, read_row
 from resnets.paper.rows import Experiment, Row
 from resnets.paper.tables import EXPERIMENTS
 from resnets.report import responses
+from resnets.report.left_out import LeftOut
 from resnets.reproduce import results
 from resnets.reproduce.budgets import BUDGETS, budget_of
 from resnets.reproduce.plan import Job, Plan, experiments_of, imagenet_in, plan, rows_of
@@ -47,26 +49,38 @@ def reproduce_command(
     engine: str,
     memory: str,
     dry_run: bool,
-) -> None:
+) -> int:
     experiments = experiments_of(names)
     require_policy(bad_images)
     if os.environ.get("WORLD_SIZE", "1") != "1":
         raise UserError("reproduce runs a row on one device: start it without torchrun, and spread rows by --shard.")
     pictures = imagenet_in(imagenet) if imagenet is not None else None
     planned = plan(rows_of(experiments, rows, shard), budget_of(budget), seeds, pictures)
-    folder = Path(results_folder)
+    folder, left_out = Path(results_folder), LeftOut()
+    planned = _readable(planned, folder, left_out)
     fitting = _priced(planned, folder, device, memory, engine)
     if dry_run:
-        return
+        return left_out.code
     _run(fitting, folder, Path(out), data_dir, device=device, memory=memory, engine=engine, bad_images=bad_images)
     _measure_later(planned.jobs, folder, Path(out), data_dir)
-    found = read(folder / budget)
+    found = read(folder / budget, left_out.tell_once)
     compare(experiments, found, budget)
     if EXPERIMENTS["figure7"] in experiments:
         _responses(EXPERIMENTS["figure7"], found, folder / budget / "figure7.svg")
+    return left_out.code
 
 
 # --- plan and price ---------------------------------------------------------------------------
+
+
+def _readable(planned: Plan, folder: Path, left_out: LeftOut) -> Plan:
+    """Without rows whose results are there and cannot be read."""
+    jobs = []
+    for job in planned.jobs:
+        with left_out.unless_readable():
+            results.known(folder, job)
+            jobs.append(job)
+    return replace(planned, jobs=tuple(jobs))
 
 
 def _priced(planned: Plan, folder: Path, device: str, memory: str, engine: str) -> dict[Job, float]:
@@ -130,7 +144,7 @@ def _run(jobs: dict[Job, float], folder: Path, out: Path, data_dir: str | None, 
             taken = clock(time.monotonic() - began)
             print_lines(f"took {taken}; foretold for a whole run: {clock(foretold)}", flush=True)
         path = results.path_of(folder, job)
-        found = read(path.parent)[job.row.name]
+        found = read_row(path)
         for one in map(found.by, found.tests):
             what = f"{job.row.split} error" + f", {one.test}," * bool(one.test)
             print_lines(f"{comparison.error_text(one, ' %')} {what} of {len(one.runs)} runs: {path}", flush=True)

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from resnets.data.folder import IMAGENET_CLASSES, Folder, open_folder
-from resnets.errors import UserError, one_of
+from resnets.errors import UserError, one_of, shown
 from resnets.paper.rows import Experiment, Row
 from resnets.paper.tables import EXPERIMENTS, protocols_of
 from resnets.reproduce.budgets import CLASSES, PAPER_BATCH, Budget, Scale
@@ -19,6 +19,7 @@ from resnets.spec import Spec
 from resnets.training.recipe import RECIPES, Recipe, iterations
 from resnets.zoo import spec_of
 
+MOST_SEEDS = 10_000  # of a row
 CIFAR_IMAGES, CIFAR_TESTED, CIFAR_SIDE = 50_000, 10_000, 32
 IMAGENET_IMAGES, IMAGENET_TESTED, IMAGENET_SIDE = 1_281_167, 50_000, 224
 
@@ -127,8 +128,9 @@ def imagenet_in(path: str) -> Folder:
 
 def plan(rows: Iterable[Row], budget: Budget, seeds: int | None = None, imagenet: Folder | None = None) -> Plan:
     """Jobs for the rows that can be run; `seeds` overrides how many runs each has."""
-    if seeds is not None and seeds < 1:
-        raise UserError(f"--seeds must be at least 1, not {seeds}.")
+    if seeds is not None and not 1 <= seeds <= MOST_SEEDS:
+        most = f" and at most {MOST_SEEDS:,}" if seeds > MOST_SEEDS else ""
+        raise UserError(f"--seeds must be at least 1{most}, not {shown(seeds)}.")
     jobs, waiting = [], []
     for row in rows:
         if row.data == "imagenet" and imagenet is None:

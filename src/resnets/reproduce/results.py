@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from resnets.paper.outcomes import read_row
 from resnets.report import results as report
 from resnets.reproduce.plan import Job
 from resnets.runs import Identity, Run, Summary, provenance
@@ -29,15 +29,18 @@ def path_of(folder: Path, job: Job) -> Path:
 
 
 def known(folder: Path, job: Job) -> dict[str, Any] | None:
-    """What is there of a job; None where there is nothing, or something that the budget once meant otherwise."""
-    try:
-        found = json.loads(path_of(folder, job).read_text())
-        same = found["network"] == job.spec.to_dict() and found["recipe"] == job.recipe.to_dict()
-        same = same and found["scaled"] == list(job.scaled) and found.get("tests", []) == list(job.tests)
-        pictures = job.source.folder
-        return found if same and (pictures is None or found["data"]["digest"] == pictures.digest) else None
-    except (OSError, ValueError, KeyError, TypeError):
+    """What is there of a job; None where there is nothing, or something that the budget once meant otherwise.
+
+    A file that cannot be read is refused: to run the row anew would write over what it holds.
+    """
+    path = path_of(folder, job)
+    if not path.exists():
         return None
+    found = read_row(path).result
+    same = found["network"] == job.spec.to_dict() and found["recipe"] == job.recipe.to_dict()
+    same = same and found["scaled"] == list(job.scaled) and found.get("tests", []) == list(job.tests)
+    pictures = job.source.folder
+    return found if same and (pictures is None or found["data"]["digest"] == pictures.digest) else None
 
 
 def seeds_done(folder: Path, job: Job) -> set[int]:
@@ -90,9 +93,7 @@ def add(folder: Path, job: Job, run: Run, **measured: Any) -> Path:
 
 
 def _write(path: Path, result: dict[str, Any]) -> Path:
-    half = path.with_name(f".{path.name}.part")
-    report.write(half, result)
-    half.replace(path)
+    report.write(path, result)
     return path
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from resnets.errors import UserError, one_of
+from resnets.errors import UserError, one_of, shown
 
 SCHEDULES = ("multistep", "cosine", "onecycle", "constant")
 CHOICES = {
@@ -117,9 +117,11 @@ class Recipe:
         """`sizes` as pairs of a side and the share of the training at which it begins."""
         steps = []
         for part in filter(None, (p.strip() for p in self.sizes.split(","))):
-            match = re.fullmatch(r"(\d+)@(\d*\.?\d+)", part)
+            match = re.fullmatch(r"(\d{1,6})@(\d*\.?\d+)", part)
             if not match or not 0 <= float(match[2]) < 1 or int(match[1]) < 1:
-                raise UserError(f"recipe {self.name}: sizes must look like 16@0,24@0.5,32@0.8, not {self.sizes!r}.")
+                raise UserError(
+                    f"recipe {self.name}: sizes must look like 16@0,24@0.5,32@0.8, not {shown(self.sizes)}."
+                )
             steps.append((int(match[1]), float(match[2])))
         if steps and (steps[0][1] != 0 or steps != sorted(steps, key=lambda s: s[1])):
             raise UserError(f"recipe {self.name}: sizes must begin at 0 and go up in time, not {self.sizes!r}.")
@@ -153,9 +155,9 @@ def _check_type(name: str, wanted: Any, value: Any) -> None:
 
 def parse_span(text: str) -> tuple[Fraction, str]:
     """`64000it` or `0.5ep` as a number and its unit."""
-    match = re.fullmatch(r"(\d*\.?\d+)(it|ep)", text.strip())
+    match = re.fullmatch(r"(\d{1,12}|\d{0,12}\.\d{1,12})(it|ep)", text.strip())
     if not match or (match[2] == "it" and "." in match[1]):
-        raise UserError(f"a span of training is written as 64000it or 164ep, not {text!r}.")
+        raise UserError(f"a span of training is written as 64000it or 164ep, not {shown(text)}.")
     return Fraction(match[1]), match[2]
 
 

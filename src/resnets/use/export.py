@@ -32,6 +32,7 @@ from resnets.text import print_lines
 from resnets.zoo import NETWORKS, spec_of
 
 FORMATS = {"onnx": ".onnx", "torch-export": ".pt2"}
+_LONGEST = 100  # characters of a network's name in that of a file
 CLOSE = 1e-4  # of the largest score, by which float32 may differ between two orders of adding
 
 
@@ -40,7 +41,7 @@ def export_command(what: str, *, format: str, out: str | None, fold: bool, chang
         raise one_of("format", format, FORMATS)
     given = _subject(what, changes)
     net = given.net.float().eval()
-    path = Path(out or f"{_file_name(net.spec.name)}{FORMATS[format]}")
+    path = Path(out or file_name(net.spec.name, FORMATS[format]))
     data, runs = (_onnx if format == "onnx" else _torch_export)(net, fold, about(given))
     off = difference(net, runs, given.preprocessing.crop)
     if not off <= CLOSE:
@@ -52,9 +53,9 @@ def export_command(what: str, *, format: str, out: str | None, fold: bool, chang
     print_lines(path)
 
 
-def _file_name(network: str) -> str:
-    """The network's name where it may be a file's: a file of weights says what it likes, as `../../.profile`."""
-    return re.sub(r"[^\w.-]+", "_", network).lstrip(".") or "network"
+def file_name(network: str, ending: str) -> str:
+    """A file of this folder, whatever a foreign file says that its network is called."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "_", network)[:_LONGEST].lstrip(".") + ending
 
 
 def _subject(what: str, changes: dict[str, Any]) -> Subject:

@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from resnets import records
 from resnets.atomic import write_atomically
 from resnets.errors import UserError
 from resnets.evaluate.error import Score
@@ -49,7 +50,7 @@ def ship(run: Run, folder: Path | None = None) -> str:
     digest = hashlib.sha256(data).hexdigest()
     write_atomically(folder / f"{name}.md", card(name, run, result, len(data), digest).encode())
     listed = folder / "index.json"
-    known = json.loads(listed.read_text()) if listed.exists() else {}
+    known = records.INDEX.read(listed) if listed.exists() else {}
     write_atomically(listed, (json.dumps({**known, name: digest}, indent=1, sort_keys=True) + "\n").encode())
     return name
 

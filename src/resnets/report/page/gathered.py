@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from resnets import records
 from resnets.errors import UserError
-from resnets.paper.outcomes import METRICS, Outcome, outcome
-from resnets.report.propagation import PANELS
+from resnets.paper.outcomes import Outcome, outcome
 
 BUDGETS = ("paper", "day", "hour", "smoke")  # the order of columns; others come after these
 
@@ -28,23 +28,20 @@ class Gathered:
         return sorted(self.found, key=lambda name: (BUDGETS.index(name) if name in BUDGETS else len(BUDGETS), name))
 
 
-def gather(paths: Sequence[Path]) -> Gathered:
-    """From files and, with all that is below them, folders."""
+def gather(paths: Sequence[Path], leave_out: Callable[[UserError], None] | None = None) -> Gathered:
+    """From files and, with all that is below them, folders, in which `leave_out` is told of what cannot be read."""
     gathered = Gathered()
     for path, named in _files(paths):
         try:
-            if not _sort(gathered, path, json.loads(path.read_text())):
-                if named:
-                    raise UserError(
-                        f"{path} is no result of `resnets reproduce`, `analyze` or `results`; leave it out."
-                    )
-                gathered.left_out += 1
-        except UserError:
-            raise
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-            raise UserError(
-                f"{path} cannot be read as a result ({type(error).__name__}: {error}); move it away or make it anew."
-            ) from None
+            belongs = _sort(gathered, path, records.load(path))
+        except UserError as error:
+            if named or leave_out is None:
+                raise
+            leave_out(error)
+            continue
+        if named and not belongs:
+            raise UserError(f"{path} is no result of `resnets reproduce`, `analyze` or `results`; leave it out.")
+        gathered.left_out += not belongs
     if not (gathered.found or gathered.analyses or gathered.trainings):
         raise UserError(f"there is no result in {', '.join(map(str, paths))}; `resnets reproduce table1` makes some.")
     return gathered
@@ -54,38 +51,31 @@ def _files(paths: Sequence[Path]) -> Iterator[tuple[Path, bool]]:
     """Each file once, and whether it was named itself."""
     seen = set()
     for path in paths:
-        if not path.exists():
+        if not os.path.exists(path):
             raise UserError(f"{path} does not exist; name files and folders of results.")
         for file in sorted(path.rglob("*.json")) if path.is_dir() else [path]:
             measured = "bench" in file.relative_to(path).parts  # of speed and of budgets, not of the papers
-            if file.resolve() not in seen and not measured:
-                seen.add(file.resolve())
+            real = os.path.realpath(file)  # which does not fail on links that lead to themselves
+            if real not in seen and not measured:
+                seen.add(real)
                 yield file, file == path
 
 
 def _sort(gathered: Gathered, path: Path, data: Any) -> bool:
-    """Put what a file holds where it belongs; False if it belongs nowhere. What is broken raises here, not later."""
+    """Put what a file holds where it belongs; False if it belongs nowhere. What is broken is refused."""
     if not isinstance(data, dict):
         return False
     if "row" in data:
-        one = outcome(data)
-        for test in one.tests:
-            for metric in METRICS:
-                one.by(test).values(metric)
+        one = outcome(records.ROW.checked(data, path))
         key = one.budget, one.row
         if key in gathered.files:
             raise UserError(f"{path} and {gathered.files[key]} are of the same row and budget; leave one of them out.")
         gathered.files[key] = path
         gathered.found.setdefault(one.budget, {})[one.row] = one
     elif "analyses" in data:
-        for one_net in data["analyses"]:
-            for panel in PANELS:
-                _ = one_net["label"], one_net["spans"], one_net[panel.part][panel.name]
-        gathered.analyses[path] = data
+        gathered.analyses[path] = records.ANALYSES.checked(data, path)
     elif "recipe" in data and "runs" in data:
-        for run in data["runs"]:
-            _ = run["result"]["test"]["error"]
-        gathered.trainings[path] = data
+        gathered.trainings[path] = records.TRAINING.checked(data, path)
     else:
         return False
     return True

@@ -8,7 +8,7 @@ pytest.importorskip("matplotlib")
 
 from matplotlib.figure import Figure
 
-from resnets.report.figure import label, save
+from resnets.report.pictures import label, save
 
 NAMES = ["_hidden", r"$\frac{broken$", "<script>alert(1)</script>", "a\x1b[31m\nb\u202e\udcff", "]]>&amp;", "--><x>"]
 

@@ -1,0 +1,37 @@
+"""What a command that lists several things could not read, and left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from resnets.errors import UserError
+from resnets.text import say
+
+
+class LeftOut:
+    """Tells each fault on stderr as it is met; at the end `code` is the exit code."""
+
+    def __init__(self) -> None:
+        self.errors: list[UserError] = []
+
+    def tell(self, error: UserError) -> None:
+        self.errors.append(error)
+        say(f"left out: {error}")
+
+    def tell_once(self, error: UserError) -> None:
+        """Of a file that may have been told of before."""
+        if str(error) not in map(str, self.errors):
+            self.tell(error)
+
+    @contextmanager
+    def unless_readable(self) -> Iterator[None]:
+        """Leave out what the block is about if it cannot be read."""
+        try:
+            yield
+        except UserError as error:
+            self.tell(error)
+
+    @property
+    def code(self) -> int:
+        return 1 if self.errors else 0
