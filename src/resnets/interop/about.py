@@ -29,6 +29,7 @@ class Preprocessing:
     normalize: str = "channel"  # "pixel": less the mean training image instead, which the data gives
     crop: int = 32
     resize: int = 32
+    held_out: int = 0  # training images that are not in the mean image
 
     @classmethod
     def usual(cls, spec: Spec, mean_std: tuple[Floats, Floats] = IMAGENET_MEAN_STD) -> Preprocessing:
@@ -37,7 +38,8 @@ class Preprocessing:
         return cls(*mean_std, crop=crop, resize=resize)
 
     def to_dict(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+        said = dataclasses.asdict(self)
+        return said if self.held_out else {key: value for key, value in said.items() if key != "held_out"}
 
 
 @dataclass(frozen=True)
@@ -108,4 +110,7 @@ def _preprocessing(given: Mapping[str, Any], spec: Spec) -> Preprocessing | None
     crop, resize = int(given.get("crop", usual.crop)), int(given.get("resize", usual.resize))
     if not 0 < crop <= resize:
         raise ValueError(f"a crop of {crop} does not fit into a shorter side of {resize}.")
-    return Preprocessing(mean, std, str(given.get("normalize", "channel")), crop, resize)
+    held_out = int(given.get("held_out", 0))
+    if held_out < 0:
+        raise ValueError(f"held_out must be at least 0, not {held_out}.")
+    return Preprocessing(mean, std, str(given.get("normalize", "channel")), crop, resize, held_out)
