@@ -70,7 +70,8 @@ def newest(
         fault = find_fault(checkpoint)
         if fault is None:
             return checkpoint
-        what, advice = f"{fault}, and no older checkpoint is of use", f"restore the file or {advice}"
+        what = f"{fault}, and no older checkpoint is of use"
+        advice = "restore the file or delete the folder to start over."
         if path != paths[-1]:
             warn(f"{fault}; using the checkpoint before step {checkpoint.step:,}.")
     raise UserError(f"the run in {folder.parent} cannot go on: {what}; {advice}")
