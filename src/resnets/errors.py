@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import errno
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -28,3 +30,19 @@ def one_of(what: str, value: object, known: Iterable[str]) -> UserError:
     near = difflib.get_close_matches(str(value), known, n=3, cutoff=0.6)
     advice = f"did you mean {' or '.join(near)}?" if near else f"choose one of {', '.join(known)}."
     return UserError(f"unknown {what} {value!r}: {advice}")
+
+
+_OUT_OF_MEMORY = ("allocate memory", "not enough memory", "bad_alloc", "out of memory", "failed to map segment")
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether memory could not be had: torch and the loader of libraries say so in words alone."""
+    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
+        return True
+    return any(words in str(error) for words in _OUT_OF_MEMORY)
+
+
+def describe_out_of_memory(error: BaseException) -> str:
+    found = re.search(r"allocate (\d+) bytes", str(error))
+    asked = f" when {int(found[1]) >> 20:,} MiB more were needed" if found else ""
+    return f"memory ran out{asked}; to train in less, give a smaller --batch or --micro-batch, or --memory min."

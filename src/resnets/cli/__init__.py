@@ -4,7 +4,12 @@ A subcommand is a function that adds its parser to `commands` and sets `run`, wh
 is called, so that `resnets --help` imports neither torch nor rich. `COMMANDS` has them in the order of the help.
 """
 
+# ruff: noqa: E402
 from __future__ import annotations
+
+from resnets.interrupt import STOPPED, end_imports_on_ctrl_c
+
+_restore_ctrl_c = end_imports_on_ctrl_c()
 
 import argparse
 import os
@@ -15,7 +20,7 @@ from collections.abc import Sequence
 from resnets import __version__
 from resnets.cli import data, networks, papers, training, weights
 from resnets.cli.parser import Parser
-from resnets.errors import UserError, one_of
+from resnets.errors import UserError, describe_out_of_memory, is_out_of_memory, one_of
 
 COMMANDS = (
     networks.models,
@@ -38,20 +43,29 @@ COMMANDS = (
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; its exit code is 0, 1 if a part could not be done, 2 after a user's mistake, 130 after Ctrl-C,
     141 into a closed pipe."""
+    restore_ctrl_c = end_imports_on_ctrl_c()
     try:
         code = _dispatch(sys.argv[1:] if argv is None else list(argv))
         sys.stdout.flush()  # here, where a closed pipe can still be caught
         return code
     except UserError as error:
         return _fail(str(error))
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
+        if not error.args:  # else it has been told
+            _fail(STOPPED)
         return 130
     except BrokenPipeError:
         _let_go()
         return 141
-    except OSError as error:  # a full disk is not a bug either
+    except (OSError, MemoryError, RuntimeError, ImportError) as error:  # a full disk is not a bug either
+        if is_out_of_memory(error):
+            return _fail(describe_out_of_memory(error))
+        if not isinstance(error, OSError):
+            raise
         _let_go()
         return _fail(f"{error}.")
+    finally:
+        restore_ctrl_c()
 
 
 def _dispatch(argv: list[str]) -> int:
@@ -94,3 +108,6 @@ def _let_go() -> None:
         sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+_restore_ctrl_c()

@@ -263,9 +263,10 @@ class _Session:
                     self._keep(step)
                     saved_at = time.monotonic()
                 if stop:
+                    sentence = f"stopped after step {self.step:,}; the same command goes on from there."
                     if self.workers.first:
-                        say(f"stopped after step {self.step:,}; the same command goes on from there.")
-                    raise KeyboardInterrupt
+                        say(sentence)
+                    raise KeyboardInterrupt(sentence)
 
     def _log(self, first: int, last: int, speed: float) -> None:
         means = self.trainer.means(first, last)
