@@ -6,12 +6,14 @@ It imports next to nothing, so that it is in force before anything that takes ti
 from __future__ import annotations
 
 import os
-import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import signal
     from collections.abc import Callable
     from types import FrameType
+else:
+    import _signal as signal  # what `signal` wraps with enums, which take longer to import than all that comes before
 
 STOPPED = "stopped by Ctrl-C."
 
