@@ -15,6 +15,7 @@ from resnets.errors import UserError
 
 Indices = npt.NDArray[np.int64]
 
+_HASHED = 1024  # images at a time: those of a memory map are copied for it
 SPLIT_SEED = 0  # one validation set for all seeds of a training, so that they can be compared
 
 
@@ -70,7 +71,8 @@ class Images:
         digest = hashlib.sha256()
         for array in (self.train_images, self.train_labels, self.test_images, self.test_labels):
             digest.update(f"{array.shape}".encode())
-            digest.update(np.ascontiguousarray(array).data)
+            for start in range(0, len(array), _HASHED):
+                digest.update(np.ascontiguousarray(array[start : start + _HASHED]).data)
         return digest.hexdigest()
 
     def split(self, n_validation: int, seed: int) -> tuple[Indices, Indices]:
