@@ -1,5 +1,6 @@
 """Two gloo processes against one, and a worker that is killed."""
 
+import json
 import os
 import shutil
 import signal
@@ -172,12 +173,37 @@ def test_one_process_goes_on_with_what_two_began(half, tmp_path, capfd):
     assert tracked == 16
 
 
-def test_two_processes_do_not_go_on_with_what_one_began(tmp_path):
+def begun(words, out, monkeypatch):
+    """A run that one process left before its first step."""
+
+    def stop(self, i):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "step", stop)
+        assert main([*words, "--out", str(out)]) == 130
+    (run,) = runs.find(out)
+    return run
+
+
+def test_two_processes_and_one_go_on_alike_with_what_three_began(tmp_path, monkeypatch):
+    """Before the first step a run of three processes differs from one of a single one in what its config says alone."""
+    run = begun(DROPOUT, tmp_path / "one", monkeypatch)
+    config = run.config
+    config["engine"]["processes"] = 3
+    run.config_path.write_text(json.dumps(config))
+    other = runs.Run(shutil.copytree(run.path, tmp_path / "two" / run.path.name))
+    assert main([*DROPOUT, "--out", str(tmp_path / "one")]) == 0
+    tiny.two_processes([*DROPOUT, "--out", str(tmp_path / "two")])
+    assert losses(other) == pytest.approx(losses(run), rel=1e-4)
+    ours, theirs = tiny.weights(other), tiny.weights(run)
+    for name, tensor in theirs.items():
+        torch.testing.assert_close(ours[name], tensor, rtol=1e-3, atol=1e-3, msg=name)
+
+
+def test_two_processes_do_not_go_on_with_what_one_began(tmp_path, monkeypatch):
     words = [*COMMAND, "--out", str(tmp_path)]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Trainer, "step", lambda self, i: (_ for _ in ()).throw(KeyboardInterrupt))
-        assert main(words) == 130
-    (run,) = runs.find(tmp_path)
+    run = begun(COMMAND, tmp_path, monkeypatch)
     before = {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
     said = tiny.two_processes(words, code=2)
     expected = (
