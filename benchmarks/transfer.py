@@ -42,8 +42,7 @@ def few(images: Images, count: int) -> Images:
         name=f"{images.name}/{count}",
         train_images=images.train_images[chosen],
         train_labels=images.train_labels[chosen],
-        digest=hashlib.sha256(f"{images.digest} {count} trained".encode()).hexdigest(),
-    )
+    ).with_digest(hashlib.sha256(f"{images.digest} {count} trained".encode()).hexdigest())
 
 
 def ways(weights: str) -> dict[str, dict[str, Any]]:

@@ -350,7 +350,7 @@ def test_interrupt(run, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(commands, "models", interrupt)
     assert (done := run("models")).code == 130
-    assert done.err == ""
+    assert done.err == "resnets: stopped by Ctrl-C.\n"
 
 
 def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ ROOT = Path(resnets.__file__).parent
 # room -> rooms of the package that it may import at module level or inside functions
 ALLOWED = {
     "errors": set(),
+    "interrupt": set(),
     "text": set(),
     "atomic": {"errors"},
     "bounded": {"errors"},

@@ -8,29 +8,31 @@ torch is imported by what needs it, not by `import resnets`.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
-
-from resnets.errors import DivergedError, UserError
-from resnets.spec import Conv1x1, Dropout, ExclusiveGate, Identity, Plain, Scale, ShortcutGate, Spec
-from resnets.zoo import list_models, spec_of
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     import torch
 
     from resnets.analysis.complexity import complexity
+    from resnets.errors import DivergedError, UserError
     from resnets.interop.weights import load, load_weights, save_weights
     from resnets.nn import ResNet
+    from resnets.spec import Conv1x1, Dropout, ExclusiveGate, Identity, Plain, Scale, ShortcutGate, Spec
     from resnets.training.session import train
+    from resnets.zoo import list_models, spec_of
 
 __version__ = "0.1.0"
 
-_LAZY = {  # what imports torch, and where it lives
+_LAZY = {  # where each name lives; what takes time to import is imported when it is asked for
+    **dict.fromkeys(("DivergedError", "UserError"), "resnets.errors"),
+    **dict.fromkeys(
+        ("Conv1x1", "Dropout", "ExclusiveGate", "Identity", "Plain", "Scale", "ShortcutGate", "Spec"), "resnets.spec"
+    ),
+    **dict.fromkeys(("list_models", "spec_of"), "resnets.zoo"),
+    **dict.fromkeys(("load", "load_weights", "save_weights"), "resnets.interop.weights"),
     "ResNet": "resnets.nn",
     "complexity": "resnets.analysis.complexity",
-    "load": "resnets.interop.weights",
-    "load_weights": "resnets.interop.weights",
-    "save_weights": "resnets.interop.weights",
     "train": "resnets.training.session",
 }
 
@@ -76,6 +78,7 @@ def create(
     network in the package, as `preresnet20.cifar10`, which comes as it is.
     """
     if pretrained:
+        from resnets.errors import UserError
         from resnets.interop.pretrained import file_of
 
         if changes or seed is not None or generator is not None:
@@ -84,18 +87,32 @@ def create(
         from resnets.interop.weights import load
 
         return load(path).to(device=device, dtype=dtype)
+    from resnets.zoo import spec_of
+
     chosen = spec_of(name, **changes)
     from resnets.nn import build
 
     return build(chosen, seed=seed, generator=generator, device=device, dtype=dtype)
 
 
-_ROOMS = ("analysis", "engine")  # found by `resnets.engine` alone, without an import of its own
+_ROOMS = (
+    "analysis",
+    "engine",
+    "errors",
+    "spec",
+    "zoo",
+)  # found by `resnets.engine` alone, without an import of its own
 
 
 def __getattr__(name: str) -> Any:
+    import importlib
+
     if name in _ROOMS:
         return importlib.import_module(f"resnets.{name}")
     if name not in _LAZY:
         raise AttributeError(f"module 'resnets' has no attribute {name!r}")
     return getattr(importlib.import_module(_LAZY[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

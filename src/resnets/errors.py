@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import errno
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -36,3 +38,26 @@ def shown(value: object) -> str:
     """A value as an error shows it: of a long one the beginning."""
     text = repr(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+_OUT_OF_MEMORY = (
+    "Storage size calculation overflowed",
+    "allocate memory",
+    "not enough memory",
+    "bad_alloc",
+    "out of memory",
+    "failed to map segment",
+)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether memory could not be had: torch and the loader of libraries say so in words alone."""
+    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
+        return True
+    return any(words in str(error) for words in _OUT_OF_MEMORY)
+
+
+def describe_out_of_memory(error: BaseException) -> str:
+    found = re.search(r"allocate (\d+) bytes", str(error))
+    asked = f" when {int(found[1]) >> 20:,} MiB more were needed" if found else ""
+    return f"memory ran out{asked}; to train in less, give a smaller --batch or --micro-batch, or --memory min."

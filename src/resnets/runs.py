@@ -117,6 +117,7 @@ class Run:
         """Provenance as it may be published: folders of the machine it began on stay behind."""
         config = self.config
         kept = {key: config[key] for key in ("command", "commit", "versions", "machine", "began")}
+        kept |= {key: config[key] for key in ("engine", "resumed") if key in config}
         return {**kept, "command": without_folders(kept["command"])}
 
     @property
@@ -135,14 +136,44 @@ class Run:
         """All lines that were wholly written."""
         return records.read_metrics(self.metrics_path) if self.metrics_path.exists() else []
 
+    def require_identity(self, identity: Identity) -> None:
+        """Refuse a folder whose config is of another run than its name says."""
+        there, asked = _flatten(self.config.get("run")), _flatten(json.loads(json.dumps(identity.to_dict())))
+        for field in sorted({*there, *asked}):
+            if (found := there.get(field, "missing")) != (wanted := asked.get(field, "missing")):
+                raise UserError(
+                    f"{self.config_path} says {field} {found} and this command {wanted}: the folder holds another run "
+                    f"or the file was changed; restore the file, move {self.path} away or choose another --out."
+                )
+
+    def read_metrics_start(self, lines: int) -> bytes:
+        """The first so many lines, or fewer if there are not as many whole ones."""
+        if not self.metrics_path.exists():
+            return b""
+        found = self.metrics_path.read_bytes().splitlines(keepends=True)[:lines]
+        return b"".join(line for line in found if line.endswith(b"\n"))
+
+    def find_metrics_damage(self, lines: int, digest: str | None = None) -> str | None:
+        """What is wrong with the first so many lines; `digest` is their SHA-256, which older runs did not record."""
+        start = self.read_metrics_start(lines)
+        found = start.splitlines()
+        for number, line in enumerate(found, 1):
+            if not _is_object(line):
+                return f"line {number} of {self.metrics_path} is damaged"
+        if len(found) < lines:
+            return f"{self.metrics_path} has {len(found)} whole lines and should have {lines}"
+        if digest is not None and hashlib.sha256(start).hexdigest() != digest:
+            return f"the first {lines} lines of {self.metrics_path} are not those that were written"
+        return None
+
     def cut_metrics(self, lines: int) -> None:
         """Keep so many lines: what was logged after a checkpoint will be logged again."""
         if self.metrics_path.exists():
-            kept = self.metrics_path.read_bytes().splitlines(keepends=True)[:lines]
-            os.truncate(self.metrics_path, sum(map(len, kept)))
+            os.truncate(self.metrics_path, len(self.read_metrics_start(lines)))
 
     def open_metrics(self) -> IO[str]:
-        return os.fdopen(open_plain(self.metrics_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "a")
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+        return os.fdopen(open_plain(self.metrics_path, flags), "a", newline="\n")
 
     def lock(self) -> Any:
         """Refuse a second process on the same folder, where the system can; held until the result is closed."""
@@ -175,6 +206,21 @@ def _let_go() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_let_go)
+
+
+def _is_object(line: bytes) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _flatten(value: Any, name: str = "") -> dict[str, Any]:
+    """Nested fields by their whole names, as `recipe.lr`."""
+    if not isinstance(value, dict):
+        return {name: value}
+    inner = (_flatten(found, f"{name}.{key}".lstrip(".")) for key, found in value.items())
+    return {key: found for fields in inner for key, found in fields.items()}
 
 
 def find(root: Path) -> list[Run]:

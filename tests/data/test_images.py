@@ -20,7 +20,6 @@ def images(labels, classes=10, **changes):
         "train_labels": np.asarray(labels, np.int64),
         "test_images": np.zeros((2, 3, 4, 4), np.uint8),
         "test_labels": np.zeros(2, np.int64),
-        "digest": "",
     }
     return Images(**(fields | changes))
 
@@ -80,6 +79,33 @@ def test_split_refuses(n):
 def test_images_of_another_form_are_refused(changes):
     with pytest.raises(UserError, match=r"^x: (training|test) (images|labels) must"):
         images([0, 1, 2], **changes)
+
+
+def test_the_digest_follows_from_pixels_and_labels():
+    one = images([0, 1, 2])
+    assert images([0, 1, 2]).digest == one.digest
+    other = one.train_images.copy()
+    other[1, 2, 3, 3] = 1
+    changed = [
+        {"train_images": other},
+        {"train_labels": np.array([0, 1, 1])},
+        {"test_images": one.test_images + np.uint8(1)},
+        {"test_labels": np.array([0, 1])},
+        {"train_images": np.zeros((3, 3, 2, 8), np.uint8)},
+    ]
+    assert len({one.digest, *(dataclasses.replace(one, **change).digest for change in changed)}) == 6
+    with pytest.raises(TypeError, match="digest"):
+        images([0, 1, 2], digest="0123")
+
+
+def test_a_digest_of_another_form_holds_for_its_own_pixels_alone():
+    one = images([0, 1, 2]).with_digest("official")
+    assert one.digest == "official"
+    assert dataclasses.replace(one, mean=(0.1,) * 3).digest == "official"
+    other = dataclasses.replace(one, train_images=one.train_images + np.uint8(1))
+    assert other.digest not in ("official", images([0, 1, 2]).digest)
+    one.train_images[0, 0, 0, 0] = 7  # in place
+    assert one.digest != "official"
 
 
 def test_images_are_frozen():

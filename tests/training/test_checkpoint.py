@@ -1,10 +1,12 @@
 """Checkpoints as files: what is written is read, and what is damaged is passed over."""
 
+import hashlib
 import os
 import shutil
 from pathlib import Path
 
 import pytest
+import safetensors.torch
 import torch
 
 from resnets.errors import UserError
@@ -53,6 +55,31 @@ def test_the_newest_is_the_one_of_the_last_step_however_many_digits_it_has(tmp_p
         save(tmp_path, made(step))
     assert steps(tmp_path) == [100_000_000, 99_999_999]
     assert newest(tmp_path).step == 100_000_000
+
+
+@pytest.mark.parametrize("name", ["step-7x-abc", "step-٣-abc", "step-30-xyz", "step-", "step-30"])
+def test_files_with_other_names_are_no_checkpoints(folder, name):
+    (folder / f"{name}.safetensors").write_bytes(b"something")
+    assert steps(folder) == [20, 10]
+    assert_equal(newest(folder, pytest.fail), made(20))
+    save(folder, made(30))
+    assert steps(folder) == [30, 20]
+
+
+def test_bytes_that_are_no_checkpoint_are_passed_over_though_their_checksum_matches(folder):
+    for data in (b"", b"\xff" * 100, safetensors.torch.save({"a": torch.zeros(1)})):
+        digest = hashlib.sha256(data).hexdigest()[:16]
+        (folder / f"step-00000030-{digest}.safetensors").write_bytes(data)
+    with pytest.warns(UserWarning, match="is no checkpoint; using the checkpoint before it") as told:
+        assert_equal(newest(folder), made(20))
+    assert len(told) == 3
+
+
+def test_one_with_a_fault_is_passed_over(folder):
+    said = []
+    found_fault = {20: "a fault", 10: None}
+    assert_equal(newest(folder, said.append, lambda checkpoint: found_fault[checkpoint.step]), made(10))
+    assert said == ["a fault; using the checkpoint before step 20."]
 
 
 def flipped(path):

@@ -1,11 +1,13 @@
 """Two gloo processes against one, and a worker that is killed."""
 
+import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import tiny
@@ -13,10 +15,11 @@ import torch
 import torch.distributed as dist
 
 from resnets import runs
+from resnets.cli import main
 from resnets.errors import UserError
-from resnets.training import checkpoint, distributed
+from resnets.training import checkpoint, distributed, resume
 from resnets.training.distributed import Workers
-from resnets.training.loop import Trainer
+from resnets.training.loop import Trainer, parts_of
 from resnets.training.recipe import recipe_of
 from resnets.zoo import spec_of
 
@@ -132,6 +135,134 @@ def wait_for_step(out, step, agent):
                 return run
         time.sleep(0.005)
     raise AssertionError("it did not begin to train")
+
+
+# --- another number of processes than the run began with --------------------------------------
+
+DROPOUT = ["train", "resnet20", "--shortcut", "dropout:0.5", *COMMAND[2:], "--batch", "47"]  # shares of 23 and 24
+
+
+@pytest.fixture(scope="module")
+def half(tmp_path_factory):
+    """A run with a dropout shortcut that two processes began and left after step 6."""
+    out = tmp_path_factory.mktemp("half")
+    tiny.two_processes([*DROPOUT, "--out", str(out)], stop_at=6)
+    (run,) = runs.find(out)
+    assert checkpoint.newest(run.checkpoints).step == 6
+    assert run.config["engine"]["processes"] == 2
+    return run
+
+
+def test_one_process_goes_on_with_what_two_began(half, tmp_path, capfd):
+    """BN sees the same groups, the dropout masks are the same, and the statistics are those of the first share."""
+    tiny.two_processes([*DROPOUT, "--out", str(tmp_path / "whole")])
+    (whole,) = runs.find(tmp_path / "whole")
+    path = shutil.copytree(half.path, tmp_path / "cut" / half.path.name)
+    loud = [word for word in DROPOUT if word != "--quiet"]
+    assert main([*loud, "--out", str(path.parent)]) == 0
+    told = f"{path} goes on with processes 1 instead of 2: BN sees the same images together, and all is the same up to"
+    assert told in capfd.readouterr().err
+    run = runs.Run(path)
+    assert run.config["resumed"] == [{"step": 6, "processes": 1}]
+    assert losses(run) == pytest.approx(losses(whole), rel=1e-4)
+    ours, theirs = tiny.weights(run), tiny.weights(whole)
+    assert any("running" in name for name in theirs)
+    for name, tensor in theirs.items():
+        torch.testing.assert_close(ours[name], tensor, rtol=1e-3, atol=1e-3, msg=name)
+    tracked = next(tensor for name, tensor in ours.items() if "tracked" in name)
+    assert tracked == 16
+
+
+def begun(words, out, monkeypatch):
+    """A run that one process left before its first step."""
+
+    def stop(self, i):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "step", stop)
+        assert main([*words, "--out", str(out)]) == 130
+    (run,) = runs.find(out)
+    return run
+
+
+def test_two_processes_and_one_go_on_alike_with_what_three_began(tmp_path, monkeypatch):
+    """Before the first step a run of three processes differs from one of a single one in what its config says alone."""
+    run = begun(DROPOUT, tmp_path / "one", monkeypatch)
+    config = run.config
+    config["engine"]["processes"] = 3
+    run.config_path.write_text(json.dumps(config))
+    other = runs.Run(shutil.copytree(run.path, tmp_path / "two" / run.path.name))
+    assert main([*DROPOUT, "--out", str(tmp_path / "one")]) == 0
+    tiny.two_processes([*DROPOUT, "--out", str(tmp_path / "two")])
+    assert losses(other) == pytest.approx(losses(run), rel=1e-4)
+    ours, theirs = tiny.weights(other), tiny.weights(run)
+    for name, tensor in theirs.items():
+        torch.testing.assert_close(ours[name], tensor, rtol=1e-3, atol=1e-3, msg=name)
+
+
+def test_two_processes_do_not_go_on_with_what_one_began(tmp_path, monkeypatch):
+    words = [*COMMAND, "--out", str(tmp_path)]
+    run = begun(COMMAND, tmp_path, monkeypatch)
+    before = {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
+    said = tiny.two_processes(words, code=2)
+    expected = (
+        f"resnets: {run.path} began with 1 process and cannot go on with 2, as BN would see other images together: "
+        "start at most 1, or choose another --out to train anew.\n"
+    )
+    assert [err for _, err in said] == [expected, expected]
+    assert {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()} == before
+
+
+def test_a_finished_run_of_two_processes_says_so_to_one(two, capfd):
+    loud = [word for word in COMMAND if word != "--quiet"]
+    assert main([*loud, "--out", str(two.path.parent)]) == 0
+    told = f"{two.path} is finished; it was trained by 2 processes, each with its share of a batch."
+    assert told in capfd.readouterr().err
+
+
+def test_a_run_that_is_being_trained_is_refused_by_every_process(tmp_path, two):
+    path = shutil.copytree(two.path, tmp_path / two.path.name)
+    (path / "result.json").unlink()
+    with runs.Run(path).lock():
+        said = tiny.two_processes([*COMMAND, "--out", str(tmp_path)], code=2)
+    for _, err in said:
+        assert err == f"resnets: another process is training in {path}; wait for it or choose another --out.\n"
+
+
+@pytest.mark.parametrize("micro_batch", [0, 5, 100])
+@pytest.mark.parametrize(("batch", "began", "now"), [(48, 2, 1), (47, 2, 1), (48, 4, 2), (49, 3, 2), (64, 8, 3)])
+def test_fewer_processes_have_the_parts_of_more(batch, began, now, micro_batch):
+    recipe = recipe_of("cifar-paper", batch=batch, micro_batch=micro_batch)
+    before = [part for rank in range(began) for part in parts_of(recipe, began, [rank])]
+    after = [list(parts_of(recipe, began, Workers(rank, now).ranks(began))) for rank in range(now)]
+    assert [part for parts in after for part in parts] == before
+    assert sum(part.size for part in before) == batch
+    assert after[0][0].rank == 0, "whose statistics are kept"
+    assert all(after)
+
+
+def resolved(began, now, shortcut="identity", **changes):
+    config = {"engine": {"processes": began} if began else {"engine": "auto"}}
+    spec = spec_of("resnet20", shortcut=shortcut)
+    return resume.resolve_processes(runs.Run(Path("run")), config, now, spec, recipe_of("cifar-paper", **changes))
+
+
+def test_how_many_shares_a_batch_has_is_decided_when_a_run_begins():
+    assert resolved(2, 2) == 2
+    assert resolved(4, 2) == 4
+    assert resolved(4, 1, micro_batch=16) == 4
+    assert resolved(None, 2) == 2, "an older run does not say"
+    assert resolved(4, 2, sync_bn=True) == 2, "BN sees whole batches"
+    assert resolved(1, 2, sync_bn=True) == 2
+    for began, now, words, changes in (
+        (1, 2, "start at most 1", {}),
+        (2, 4, "start at most 2", {"micro_batch": 8}),
+        (4, 2, "start exactly 4", {"sync_bn": True, "micro_batch": 8}),
+        (4, 2, "start exactly 4", {"sync_bn": True, "shortcut": "dropout"}),
+    ):
+        with pytest.raises(UserError, match=words):
+            resolved(began, now, **changes)
 
 
 # --- one process is a special case ------------------------------------------------------------

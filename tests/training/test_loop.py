@@ -13,7 +13,7 @@ from resnets.data.synthetic import synthetic
 from resnets.errors import UserError
 from resnets.nn import build
 from resnets.training.distributed import Workers
-from resnets.training.loop import NotFiniteError, Trainer
+from resnets.training.loop import NotFiniteError, Part, Trainer
 from resnets.training.recipe import Recipe
 from resnets.zoo import spec_of
 
@@ -228,15 +228,12 @@ def test_the_noise_of_a_dropout_shortcut_depends_on_seed_step_and_part_alone(ima
     assert torch.equal(after(0, disturb=1), after(0, disturb=2))
     assert not torch.equal(after(0, disturb=1), after(1, disturb=1))
     trainer = Trainer(spec, images, PLAIN, 0)
-    assert len({trainer._noise(step, part) for step in range(10) for part in range(10)}) == 100
+    assert len({trainer._noise(step, Part(0, i, 8)) for step in range(10) for i in range(10)}) == 100
 
 
 def test_processes_draw_noise_of_their_own(images):
     trainer = Trainer(SPEC, images, PLAIN, 0)
-    noises = set()
-    for rank in range(4):
-        trainer.workers = Workers(rank, 4)
-        noises |= {trainer._noise(step, part) for step in range(5) for part in range(3)}
+    noises = {trainer._noise(s, Part(rank, i, 8)) for rank in range(4) for s in range(5) for i in range(3)}
     assert len(noises) == 4 * 5 * 3
 
 

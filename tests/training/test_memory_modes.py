@@ -14,6 +14,7 @@ from resnets import runs
 from resnets.cli import main
 from resnets.engine import plan
 from resnets.engine.memory import forecast
+from resnets.engine.native.build import load
 from resnets.errors import UserError
 from resnets.training import mode
 from resnets.training.distributed import Workers
@@ -33,11 +34,16 @@ def test_all_engines_and_modes_train_the_same_run(tmp_path):
     """Every mode computes the same up to rounding; with the same masks, crops and averages."""
     options = {**SHORT, "network": DEEPER, "ema": 0.5, "micro_batch": 20}
     plain = tiny.train_tiny(tmp_path / "plain", engine="plain", **options)
-    assert plain.config["engine"] == {"engine": "plain", "memory": "fast"}
+    recorded = plain.config["engine"]
+    assert recorded == {
+        "engine": "plain", "memory": "fast", "units": "plain", "device": "cpu", "processes": 1, "threads": 1
+    }  # fmt: skip
     for memory in ("fast", "lean", "min"):
         run = tiny.train_tiny(tmp_path / memory, memory=memory, **options)
         assert run.path.name == plain.path.name, "it is the same run"
-        assert run.config["engine"] == {"engine": "auto", "memory": memory}
+        units = run.config["engine"]["units"]
+        assert run.config["engine"] == {**recorded, "engine": "auto", "memory": memory, "units": units}
+        assert ("native" in units) == (load().kernels is not None)
         assert losses(run) == pytest.approx(losses(plain), rel=1e-4)
         ours, theirs = tiny.weights(run), tiny.weights(plain)
         for name, tensor in theirs.items():
@@ -72,14 +78,17 @@ def test_auto_goes_on_in_the_mode_in_which_the_run_began(tmp_path, monkeypatch, 
     whole = tiny.train_tiny(tmp_path / "whole", memory="lean", **options)
     cut(monkeypatch, tmp_path / "cut", 3, memory="lean", **options)
     tiny.assert_same(whole, tiny.train_tiny(tmp_path / "cut", **{**options, "quiet": False}))
-    assert "memory mode" not in capfd.readouterr().err
+    assert "goes on with" not in capfd.readouterr().err
 
 
 def test_a_run_may_go_on_in_another_mode_and_that_is_told(tmp_path, monkeypatch, capfd):
     options = {**SHORT, "network": DEEPER}
     cut(monkeypatch, tmp_path, 3, memory="lean", **options)
     run = tiny.train_tiny(tmp_path, memory="min", **{**options, "quiet": False})
-    assert f"{run.path} began in memory mode lean; min computes the same up to rounding." in capfd.readouterr().err
+    told = f"{run.path} goes on with memory min instead of lean: all is the same up to rounding."
+    assert told in capfd.readouterr().err
+    assert run.config["engine"]["memory"] == "lean"
+    assert run.config["resumed"] == [{"step": 3, "memory": "min"}]
     assert run.result is not None
 
 
@@ -164,7 +173,8 @@ COMMAND += [
 def test_the_command_takes_engine_and_memory(tmp_path, capsys):
     assert main([*COMMAND, "--memory", "min", "--out", str(tmp_path)]) == 0
     (run,) = runs.find(tmp_path)
-    assert run.config["engine"] == {"engine": "auto", "memory": "min"}
+    assert run.config["engine"]["engine"] == "auto"
+    assert run.config["engine"]["memory"] == "min"
     assert main([*COMMAND, "--memory", "none", "--out", str(tmp_path)]) == 2
     assert "memory" in capsys.readouterr().err
 

@@ -1,7 +1,10 @@
 """A run that is cut at any moment and taken up again ends with the same bytes as one that is not."""
 
+import dataclasses
+import importlib.metadata
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +15,7 @@ import tiny
 
 from resnets import runs
 from resnets.cli import main
+from resnets.engine.native.build import Loaded
 from resnets.errors import UserError
 from resnets.training import checkpoint, session
 from resnets.training.loop import Trainer
@@ -245,6 +249,181 @@ def test_what_a_killed_writer_left_is_removed(tmp_path, half):
         path.write_bytes(b"half of it")
     tiny.train_tiny(tmp_path / "cut")
     assert not list(half.path.rglob("*.part"))
+
+
+def cut_line(path, number):
+    """Cut a file in the middle of its line `number`."""
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[: number - 1]) + lines[number - 1][:20])
+
+
+def change_line(path, number, old, new):
+    lines = path.read_bytes().splitlines(keepends=True)
+    assert old in lines[number - 1]
+    lines[number - 1] = lines[number - 1].replace(old, new, 1)
+    path.write_bytes(b"".join(lines))
+
+
+METRICS_DAMAGES = {
+    "cut inside a line": (lambda path: cut_line(path, 2), "{} has 1 whole lines and should have {}"),
+    "a line that is no JSON": (lambda path: change_line(path, 1, b"{", b"x"), "line 1 of {} is damaged"),
+    "a line of zeros": (lambda path: change_line(path, 2, b"kind", bytes(4)), "line 2 of {} is damaged"),
+    "another number": (
+        lambda path: change_line(path, 1, b'"epoch": 0', b'"epoch": 1'),
+        "the first {1} lines of {0} are not those that were written",
+    ),
+    "missing": (lambda path: path.unlink(), "{} has 0 whole lines and should have {}"),
+}
+
+
+@pytest.mark.parametrize("damage", METRICS_DAMAGES)
+def test_damaged_metrics_before_every_checkpoint_are_refused(tmp_path, half, damage):
+    do, words = METRICS_DAMAGES[damage]
+    do(half.metrics_path)
+    before = {path: path.read_bytes() for path in half.path.rglob("*") if path.is_file()}
+    with pytest.raises(UserError) as told:
+        tiny.train_tiny(tmp_path / "cut", checkpoint_every=0)
+    fault = words.format(half.metrics_path, checkpoint.newest(half.checkpoints).state["lines"])
+    assert str(told.value) == (
+        f"the run in {half.path} cannot go on: {fault}, and no older checkpoint is of use; restore the file or delete "
+        "the folder to start over."
+    )
+    assert {path: path.read_bytes() for path in half.path.rglob("*") if path.is_file()} == before
+
+
+def test_metrics_cut_before_the_last_checkpoint_are_made_again_from_the_one_before(tmp_path, half, monkeypatch, capfd):
+    """Logged every step, the line of step 8 stands after the checkpoint of step 7 and before that of step 8."""
+    options = {"checkpoint_every": 0, "log_every": 1}
+    with monkeypatch.context() as patch:
+        interrupted(patch, 7, lambda: os.kill(os.getpid(), signal.SIGINT))
+        with pytest.raises(KeyboardInterrupt):
+            tiny.train_tiny(tmp_path / "each", **options)
+    (run,) = runs.find(tmp_path / "each")
+    lines = checkpoint.newest(run.checkpoints).state["lines"]
+    cut_line(run.metrics_path, lines)
+    tiny.assert_same(tiny.train_tiny(tmp_path / "each", **options), tiny.train_tiny(tmp_path / "whole", **options))
+    fault = f"{run.metrics_path} has {lines - 1} whole lines and should have {lines}"
+    assert f"warning: {fault}; using the checkpoint before step 8." in capfd.readouterr().err
+
+
+def test_checkpoints_without_a_hash_of_the_metrics_are_still_read(tmp_path, half):
+    old_form(half)
+    tiny.assert_same(tiny.train_tiny(tmp_path / "cut"), tiny.train_tiny(tmp_path / "whole"))
+
+
+def old_form(run):
+    """Make the newest checkpoint and the config such as older versions wrote."""
+    newest = checkpoint.newest(run.checkpoints)
+    for path in checkpoint.found(run.checkpoints):
+        path.unlink()
+    state = {key: newest.state[key] for key in ("lines", "scores")}
+    checkpoint.save(run.checkpoints, checkpoint.Checkpoint(newest.step, newest.tensors, state))
+    config = {key: value for key, value in run.config.items() if key != "statistics"}
+    config["engine"] = {key: config["engine"][key] for key in ("engine", "memory")}
+    run.config_path.write_text(json.dumps(config))
+
+
+def test_an_older_run_goes_on_and_its_unknown_processes_are_told(tmp_path, half, capfd):
+    old_form(half)
+    tiny.train_tiny(tmp_path / "cut", quiet=False)
+    assert f"{half.path} does not say how many processes began it; it goes on with 1" in capfd.readouterr().err
+
+
+def test_what_changes_rounding_is_told_in_one_line_and_recorded(tmp_path, half, capfd):
+    config = half.config
+    config["engine"]["threads"], config["versions"]["torch"] = 7, "2.0.1"
+    half.config_path.write_text(json.dumps(config))
+    run = tiny.train_tiny(tmp_path / "cut", quiet=False)
+    now = importlib.metadata.version("torch")
+    changes = f"threads 1 instead of 7, torch {now} instead of 2.0.1"
+    told = f"resnets: {half.path} goes on with {changes}: all is the same up to rounding.\n"
+    assert capfd.readouterr().err.count(told) == 1
+    assert run.config["resumed"] == [{"step": 8, "threads": 1, "torch": now}]
+
+
+def test_kernels_that_are_switched_off_are_told(tmp_path, half, capfd, monkeypatch):
+    if "native" not in half.config["engine"]["units"]:
+        pytest.skip("no kernels here")
+    monkeypatch.setattr("resnets.engine.plan.load", lambda: Loaded(None, "switched off"))
+    tiny.train_tiny(tmp_path / "cut", quiet=False)
+    assert "goes on with units direct instead of" in capfd.readouterr().err
+
+
+# --- a folder that holds another run ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("finished", [False, True])
+def test_a_config_of_another_run_is_refused_with_the_field_that_differs(tmp_path, half, finished):
+    if finished:
+        tiny.train_tiny(tmp_path / "cut")
+    for change, words in (
+        ({"seed": 3}, "seed 3 and this command 0"),
+        ({"recipe": {**half.config["run"]["recipe"], "lr": 0.2}}, "recipe.lr 0.2 and this command 0.1"),
+        ({"weights": "0a1b"}, "weights 0a1b and this command missing"),
+    ):
+        config = half.config_path.read_bytes()
+        changed = json.loads(config)
+        changed["run"] |= change
+        half.config_path.write_text(json.dumps(changed))
+        with pytest.raises(UserError) as told:
+            tiny.train_tiny(tmp_path / "cut")
+        assert str(told.value) == (
+            f"{half.config_path} says {words}: the folder holds another run or the file was changed; restore the file, "
+            f"move {half.path} away or choose another --out."
+        )
+        half.config_path.write_bytes(config)
+
+
+def test_a_checkpoint_of_another_run_is_refused(tmp_path, half):
+    other = tiny.train_tiny(tmp_path / "other", seed=1)
+    for path in checkpoint.found(half.checkpoints):
+        path.unlink()
+    for path in checkpoint.found(other.checkpoints):
+        shutil.copy(path, half.checkpoints)
+    with pytest.raises(UserError, match=r"cannot go on: the checkpoint of step 0 is of another run, and no older"):
+        tiny.train_tiny(tmp_path / "cut")
+
+
+def test_other_pixels_are_another_run(tmp_path, images):
+    one = tiny.train_tiny(tmp_path, data=images, length="1it")
+    pixels = 255 - images.train_images
+    other = tiny.train_tiny(tmp_path, data=dataclasses.replace(images, train_images=pixels), length="1it")
+    assert other.path != one.path
+    assert tiny.train_tiny(tmp_path, data=images, length="1it").path == one.path
+
+
+@pytest.mark.parametrize("finished", [False, True])
+def test_another_mean_of_the_pixels_is_refused(tmp_path, half, images, finished):
+    if finished:
+        tiny.train_tiny(tmp_path / "cut")
+    with pytest.raises(UserError, match=r"was trained with another mean or deviation of the pixels than these images"):
+        tiny.train_tiny(tmp_path / "cut", data=dataclasses.replace(images, mean=(0.1, 0.2, 0.3)))
+
+
+def test_an_older_half_of_a_run_with_held_out_images_in_its_mean_image_is_refused(tmp_path, capfd):
+    options = {"normalize": "pixel", "validation": 40, "length": "1it"}
+    run = tiny.train_tiny(tmp_path, **options)
+    config = {key: value for key, value in run.config.items() if key != "statistics"}
+    run.config_path.write_text(json.dumps(config))
+    tiny.train_tiny(tmp_path, **{**options, "quiet": False})
+    assert "is finished; its mean image was taken over held-out images too, as older" in capfd.readouterr().err
+    run.result_path.unlink()
+    with pytest.raises(UserError, match=r"taken over held-out images too, as older versions did, and must not change"):
+        tiny.train_tiny(tmp_path, **options)
+
+
+def test_a_run_that_another_process_finished_meanwhile_is_not_trained(tmp_path, half, monkeypatch):
+    """The result comes after this process has looked for it and before it holds the lock."""
+    whole = tiny.train_tiny(tmp_path / "whole")
+    lock = runs.Run.lock
+
+    def late(self):
+        shutil.copy(whole.result_path, self.result_path)
+        return lock(self)
+
+    monkeypatch.setattr(runs.Run, "lock", late)
+    monkeypatch.setattr(Trainer, "__init__", lambda *args, **kwargs: pytest.fail("it was trained again"))
+    assert tiny.train_tiny(tmp_path / "cut").result == whole.result
 
 
 def test_a_torn_line_of_metrics_is_written_again_whole(tmp_path, half):

@@ -1,9 +1,11 @@
 """What a run's folder holds, and what is refused before anything is trained."""
 
+import dataclasses
 import io
 import json
 import sys
 
+import numpy as np
 import pytest
 import tiny
 import torch
@@ -13,11 +15,13 @@ from resnets import runs
 from resnets.data.augment import Normalize
 from resnets.errors import UserError
 from resnets.evaluate.error import evaluate
+from resnets.evaluate.subject import normalization, subject
 from resnets.interop.files import read_metadata
 from resnets.training import progress as progresses
 from resnets.training.feed import FromMemory
 from resnets.training.loop import Trainer
 from resnets.training.progress import progress
+from resnets.training.recipe import recipe_of
 from resnets.zoo import spec_of
 
 
@@ -81,6 +85,29 @@ def test_the_weights_say_how_to_use_them(run, images):
     }  # fmt: skip
     assert json.loads(told["run"]) == run.config["run"]
     assert json.loads(told["scores"])["test"] == run.result["test"]
+
+
+def test_held_out_images_are_not_in_the_mean_image(tmp_path, images):
+    """Neither in training nor when the weights are tested later; `resnets eval` takes the mean over the same images."""
+    recipe = recipe_of("cifar-paper", normalize="pixel", validation=40)
+    trained, held = images.split(40, 0)
+    mean = images.train_images[trained].mean(0, dtype=np.float64) / 255
+    for other in (images.train_images, 255 - images.train_images):
+        pixels = images.train_images.copy()
+        pixels[held] = other[held]
+        feed = FromMemory(dataclasses.replace(images, train_images=pixels), recipe, 0, torch.device("cpu"), slice(0, 8))
+        assert torch.equal(feed.normalize.mean, torch.from_numpy(mean).float())
+    run = tiny.train_tiny(tmp_path, normalize="pixel", validation=40)
+    given = subject(run.path)
+    assert torch.equal(normalization(given, images).mean, feed.normalize.mean)
+    assert torch.equal(normalization(given).mean, feed.normalize.mean)
+    assert not torch.equal(normalization(given, images, "pixel").mean, feed.normalize.mean), "the data's own"
+
+
+def test_weights_of_older_versions_keep_their_mean_image(tmp_path, images):
+    run = tiny.train_tiny(tmp_path, normalize="pixel", length="1it")
+    assert "held_out" not in read_metadata(run.weights)["preprocessing"]
+    assert torch.equal(normalization(subject(run.path)).mean, Normalize.of(images, "pixel").mean)
 
 
 def test_without_a_test_the_test_images_are_never_looked_at(tmp_path, monkeypatch):

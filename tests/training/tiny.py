@@ -31,15 +31,24 @@ OPTIONS: dict[str, Any] = {
 MEASURED = ("images_per_second", "memory")  # what differs between two equal runs
 
 
-def two_processes(words: list[str], timeout: float = 120) -> list[tuple[str, str]]:
-    """`resnets` with these words as rank 0 and rank 1 of two; what each printed."""
+STOPPER = Path(__file__).with_name("stopper.py")
+
+
+def two_processes(
+    words: list[str], timeout: float = 120, code: int = 0, stop_at: int | None = None
+) -> list[tuple[str, str]]:
+    """`resnets` with these words as rank 0 and rank 1 of two, which end with `code`; what each printed.
+
+    Both stop by hand before step `stop_at`, if it is given.
+    """
+    program = ["-m", "resnets"] if stop_at is None else [str(STOPPER), str(stop_at)]
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
     env = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": "1"}
     processes = [
         subprocess.Popen(
-            [sys.executable, "-m", "resnets", *words],
+            [sys.executable, *program, *words],
             env={**env, "RANK": rank, "LOCAL_RANK": rank},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -48,7 +57,7 @@ def two_processes(words: list[str], timeout: float = 120) -> list[tuple[str, str
         for rank in "01"
     ]
     said = [process.communicate(timeout=timeout) for process in processes]
-    assert [process.returncode for process in processes] == [0, 0], said
+    assert [process.returncode for process in processes] == [code, code], said
     return said
 
 

@@ -4,7 +4,12 @@ A subcommand is a function that adds its parser to `commands` and sets `run`, wh
 is called, so that `resnets --help` imports neither torch nor rich. `COMMANDS` has them in the order of the help.
 """
 
+# ruff: noqa: E402
 from __future__ import annotations
+
+from resnets.interrupt import STOPPED, end_imports_on_ctrl_c
+
+_restore_ctrl_c = end_imports_on_ctrl_c()
 
 import argparse
 import io
@@ -16,7 +21,7 @@ from collections.abc import Sequence
 from resnets import __version__
 from resnets.cli import data, networks, papers, training, weights
 from resnets.cli.parser import Parser
-from resnets.errors import UserError, one_of
+from resnets.errors import UserError, describe_out_of_memory, is_out_of_memory, one_of
 from resnets.text import say
 
 COMMANDS = (
@@ -37,13 +42,13 @@ COMMANDS = (
 )
 
 
-_NO_MEMORY = re.compile("can't allocate memory|out of memory|Storage size calculation overflowed")  # of torch
 _LONGEST, _HALF = 2000, 990  # characters of a message, in which names may be as long as somebody likes
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; its exit code is 0, 1 if a part could not be done, 2 after a user's mistake, 130 after Ctrl-C,
     141 into a closed pipe."""
+    restore_ctrl_c = end_imports_on_ctrl_c()
     if isinstance(sys.stdout, io.TextIOWrapper):  # a name that the encoding lacks is escaped, and ends nothing
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
@@ -52,18 +57,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         return code
     except UserError as error:
         return _fail(str(error))
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
+        if not error.args:  # else it has been told
+            _fail(STOPPED)
         return 130
     except BrokenPipeError:
         _let_go()
         return 141
-    except OSError as error:  # a full disk is not a bug either
+    except (OSError, MemoryError, RuntimeError, ImportError) as error:  # a full disk is not a bug either
+        if is_out_of_memory(error):
+            return _fail(describe_out_of_memory(error))
+        if not isinstance(error, OSError):
+            raise
         _let_go()
         return _fail(f"{error}.")
-    except (MemoryError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and not _NO_MEMORY.search(str(error)):
-            raise
-        return _fail("there is not enough memory for this; choose a smaller network, batch or size of images.")
+    finally:
+        restore_ctrl_c()
 
 
 def _dispatch(argv: list[str]) -> int:
@@ -117,3 +126,6 @@ def _let_go() -> None:
         sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+_restore_ctrl_c()

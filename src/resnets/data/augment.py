@@ -7,6 +7,7 @@ crop. Testing: normalise. On one core (Zen 3, torch 2.13, batch 128, median of 7
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +16,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from resnets.data.draws import below, draws
-from resnets.data.images import Images
+from resnets.data.images import Images, Indices
 from resnets.errors import UserError, one_of
 
 NORMALISATIONS = ("channel", "pixel")
@@ -30,13 +31,18 @@ class Normalize:
     std: Tensor  # (C, 1, 1)
 
     @classmethod
-    def of(cls, data: Images, per: str = "channel") -> Normalize:
-        """`channel`: each channel to mean 0 and deviation 1. `pixel`: only the mean training image subtracted."""
+    def of(cls, data: Images, per: str = "channel", trained: Indices | None = None) -> Normalize:
+        """`channel`: each channel to mean 0 and deviation 1. `pixel`: only the mean training image subtracted.
+
+        The mean image is that of the images at `trained`, so that held-out ones are not in it; None: of all. The
+        statistics of the channels are the data set's own.
+        """
         if per not in NORMALISATIONS:
             raise one_of("normalisation", per, NORMALISATIONS)
         if per == "channel":
             return cls.by_channel(data.mean, data.std)
-        mean = data.train_images.mean(0, dtype=np.float64) / 255
+        seen = data.train_images if trained is None else data.train_images[trained]
+        mean = seen.mean(0, dtype=np.float64) / 255
         return cls(torch.from_numpy(mean).float(), torch.ones(len(mean), 1, 1))
 
     @classmethod
@@ -46,6 +52,11 @@ class Normalize:
     def to(self, device: torch.device | str) -> Normalize:
         """The same with its constants on `device`, so that no batch waits for them to get there."""
         return Normalize(self.mean.to(device), self.std.to(device))
+
+    @property
+    def digest(self) -> str:
+        """The hash of both constants."""
+        return hashlib.sha256(b"".join(t.cpu().numpy().tobytes() for t in (self.mean, self.std))).hexdigest()
 
     def __call__(self, images: Tensor) -> Tensor:
         if images.dtype != torch.uint8:

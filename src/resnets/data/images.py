@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,13 +15,15 @@ from resnets.errors import UserError
 
 Indices = npt.NDArray[np.int64]
 
+_HASHED = 1024  # images at a time: those of a memory map are copied for it
+SPLIT_SEED = 0  # one validation set for all seeds of a training, so that they can be compared
+
 
 @dataclass(frozen=True, eq=False)
 class Images:
     """Training and test images, uint8 (N, C, H, W), and their labels, int64 (N,).
 
-    The pixels may be a private memory map of the cache: writing to them changes no file. `digest` is
-    the hash of all pixels and labels in their order; two sets with one digest train alike.
+    The pixels may be a private memory map of the cache: writing to them changes no file.
     """
 
     name: str
@@ -30,7 +34,7 @@ class Images:
     train_labels: Indices
     test_images: npt.NDArray[np.uint8]
     test_labels: Indices
-    digest: str
+    known_as: tuple[str, str] = ("", "")  # see `with_digest`
 
     def __post_init__(self) -> None:
         for part, images, labels in (
@@ -51,6 +55,25 @@ class Images:
     @property
     def channels(self) -> int:
         return self.train_images.shape[1]
+
+    @property
+    def digest(self) -> str:
+        """The hash of all pixels and labels in their order, taken anew; two sets with one digest train alike."""
+        content = self._content()
+        known, digest = self.known_as
+        return digest if known == content else content
+
+    def with_digest(self, digest: str) -> Images:
+        """The same images with a hash of another form, which names of runs contain; other pixels or labels lose it."""
+        return dataclasses.replace(self, known_as=(self._content(), digest))
+
+    def _content(self) -> str:
+        digest = hashlib.sha256()
+        for array in (self.train_images, self.train_labels, self.test_images, self.test_labels):
+            digest.update(f"{array.shape}".encode())
+            for start in range(0, len(array), _HASHED):
+                digest.update(np.ascontiguousarray(array[start : start + _HASHED]).data)
+        return digest.hexdigest()
 
     def split(self, n_validation: int, seed: int) -> tuple[Indices, Indices]:
         """Indices of the training images to train on, and of `n_validation` held out."""

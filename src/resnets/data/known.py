@@ -73,8 +73,7 @@ class Known:
             train_labels=train["label"].astype(np.int64),
             test_images=np.asarray(test["image"]),
             test_labels=test["label"].astype(np.int64),
-            digest=digest,
-        )
+        ).with_digest(digest)
 
     def canonical(self, rows: Rows) -> Rows:
         """The one order that the contents give: training and test rows, each sorted by their sha256.

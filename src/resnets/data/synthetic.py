@@ -43,8 +43,7 @@ def synthetic(n: int = DEFAULT, seed: int = 0) -> Images:
         train_labels=train_labels,
         test_images=test,
         test_labels=test_labels,
-        digest=digest.hexdigest(),
-    )
+    ).with_digest(digest.hexdigest())
 
 
 def _draw_images(part: str, n: int, seed: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:

@@ -204,5 +204,6 @@ def _checkpointed(identity: Identity, path: Path, images: Images) -> Subject:
 
 
 def _of_run(identity: Identity, net: ResNet, images: Images) -> Subject:
-    read = Preprocessing(images.mean, images.std, identity.recipe.normalize)
+    recipe = identity.recipe
+    read = Preprocessing(images.mean, images.std, recipe.normalize, held_out=recipe.validation)
     return Subject(net, net.spec.name, About(preprocessing=read, data=identity.data, digest=identity.digest))

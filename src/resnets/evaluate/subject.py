@@ -9,7 +9,7 @@ from typing import Any
 
 from resnets.data import load as load_data
 from resnets.data.augment import Normalize
-from resnets.data.images import Images
+from resnets.data.images import SPLIT_SEED, Images
 from resnets.errors import UserError
 from resnets.interop.about import About, Preprocessing, about
 from resnets.interop.files import read_metadata
@@ -71,4 +71,5 @@ def normalization(given: Subject, images: Images | None = None, per: str | None 
                 f"{given.what} needs the mean image of what it was trained on, and does not say what that is."
             )
         images = load_data(given.about.data)
-    return Normalize.of(images, kind)
+    held_out = known.held_out if known and per is None and images.name == given.about.data else 0
+    return Normalize.of(images, kind, images.split(held_out, SPLIT_SEED)[0])

@@ -31,6 +31,7 @@ class Preprocessing:
     normalize: str = "channel"  # "pixel": less the mean training image instead, which the data gives
     crop: int = 32
     resize: int = 32
+    held_out: int = 0  # training images that are not in the mean image
 
     @classmethod
     def usual(cls, spec: Spec, mean_std: tuple[Floats, Floats] = IMAGENET_MEAN_STD) -> Preprocessing:
@@ -39,7 +40,8 @@ class Preprocessing:
         return cls(*mean_std, crop=crop, resize=resize)
 
     def to_dict(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+        said = dataclasses.asdict(self)
+        return said if self.held_out else {key: value for key, value in said.items() if key != "held_out"}
 
 
 @dataclass(frozen=True)
@@ -115,4 +117,7 @@ def _preprocessing(given: Mapping[str, Any], spec: Spec) -> Preprocessing | None
             f"crop and resize must be whole numbers, the crop at most as large as the shorter side that it is taken "
             f"from, and that at most {LARGEST_SIDE:,}."
         )
-    return Preprocessing(mean, std, str(given.get("normalize", "channel")), crop, resize)
+    held_out = given.get("held_out", 0)
+    if type(held_out) is not int or held_out < 0:
+        raise ValueError("held_out must be a whole number of at least 0.")
+    return Preprocessing(mean, std, str(given.get("normalize", "channel")), crop, resize, held_out)

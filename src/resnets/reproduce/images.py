@@ -45,8 +45,7 @@ def smaller(images: Images, side: int) -> Images:
         std=tuple(round(float(c.std(dtype=np.float64)) / 255, 4) for c in channels),
         train_images=train,
         test_images=test,
-        digest=digest.hexdigest(),
-    )
+    ).with_digest(digest.hexdigest())
 
 
 def _scaled(images: np.ndarray, side: int) -> np.ndarray:
@@ -65,5 +64,4 @@ def first_tested(images: Images, count: int) -> Images:
         name=f"{images.name}/{count}",
         test_images=images.test_images[:count],
         test_labels=images.test_labels[:count],
-        digest=hashlib.sha256(f"{images.digest} {count}".encode()).hexdigest(),
-    )
+    ).with_digest(hashlib.sha256(f"{images.digest} {count}".encode()).hexdigest())

@@ -9,7 +9,7 @@ from resnets.analysis.responses import responses
 from resnets.data.augment import Normalize
 from resnets.data.draws import order
 from resnets.data.folder import Folder
-from resnets.data.images import Images
+from resnets.data.images import SPLIT_SEED, Images
 from resnets.interop.weights import load
 from resnets.runs import Run
 from resnets.training.feed import FromFiles
@@ -38,7 +38,9 @@ def _seen(run: Run, images: Images | Folder) -> Tensor:
     """Training images as the net reads them in testing: the first, or of a folder, where these are alike, any."""
     recipe = run.identity.recipe
     if isinstance(images, Images):
-        return Normalize.of(images, recipe.normalize)(torch.from_numpy(images.train_images[:_IMAGES]))
+        trained, _ = images.split(recipe.validation, SPLIT_SEED)
+        normalize = Normalize.of(images, recipe.normalize, trained)
+        return normalize(torch.from_numpy(images.train_images[:_IMAGES]))
     side = recipe.side or run.identity.spec.input_size
     feed = FromFiles(images, recipe, 0, torch.device("cpu"), slice(0, _IMAGES), side=side, workers=0, bad_images="skip")
     (x,) = feed.plain(order(len(images.train), 0, 0)[:_IMAGES], _IMAGES)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -46,26 +47,56 @@ def save(folder: Path, checkpoint: Checkpoint) -> Path:
 
 
 def found(folder: Path) -> list[Path]:
-    """The checkpoints of a folder, newest first, readable or not."""
-    return sorted(folder.glob("step-[0-9]*-*.safetensors"), key=lambda path: (_step(path), path.name), reverse=True)
+    """The checkpoints of a folder, newest first, readable or not; files with other names are none."""
+    paths = (path for path in folder.glob("step-*.safetensors") if _NAME.fullmatch(path.name))
+    return sorted(paths, key=lambda path: (_step(path), path.name), reverse=True)
 
 
-def newest(folder: Path, warn: Callable[[str], None] = warnings.warn) -> Checkpoint:
-    """The newest checkpoint that is whole; a broken one is passed over with a warning."""
+def newest(
+    folder: Path,
+    warn: Callable[[str], None] = warnings.warn,
+    find_fault: Callable[[Checkpoint], str | None] = lambda checkpoint: None,
+) -> Checkpoint:
+    """The newest checkpoint that is whole and without fault; others are passed over with a warning."""
     paths = found(folder)
+    what, advice = "it has no checkpoint", "delete the folder to start over."
     for path in paths:
         try:
-            data = path.read_bytes()
-        except OSError as error:
-            warn(f"{path} cannot be read ({error.strerror}); using the checkpoint before it.")
+            checkpoint = _read(path)
+        except _DamagedError as error:
+            what = f"none of its {len(paths)} checkpoints is whole"
+            warn(f"{path} {error}; using the checkpoint before it.")
             continue
-        if path.stem.rpartition("-")[2] != _digest(data):
-            warn(f"{path} is damaged (its checksum does not match); using the checkpoint before it.")
-            continue
+        fault = find_fault(checkpoint)
+        if fault is None:
+            return checkpoint
+        what = f"{fault}, and no older checkpoint is of use"
+        advice = "restore the file or delete the folder to start over."
+        if path != paths[-1]:
+            warn(f"{fault}; using the checkpoint before step {checkpoint.step:,}.")
+    raise UserError(f"the run in {folder.parent} cannot go on: {what}; {advice}")
+
+
+class _DamagedError(Exception):
+    """What is wrong with a file."""
+
+
+def _read(path: Path) -> Checkpoint:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise _DamagedError(f"cannot be read ({error.strerror})") from None
+    if path.stem.rpartition("-")[2] != _digest(data):
+        raise _DamagedError("is damaged (its checksum does not match)")
+    try:
+        tensors = safetensors.torch.load(data)  # checks the header
         header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])["__metadata__"]
-        return Checkpoint(int(header["step"]), safetensors.torch.load(data), json.loads(header["state"]))
-    what = f"none of its {len(paths)} checkpoints is whole" if paths else "it has no checkpoint"
-    raise UserError(f"the run in {folder.parent} cannot go on: {what}; delete the folder to start over.")
+        return Checkpoint(int(header["step"]), tensors, json.loads(header["state"]))
+    except (safetensors.SafetensorError, ValueError, KeyError):
+        raise _DamagedError("is no checkpoint") from None
+
+
+_NAME = re.compile(r"step-([0-9]+)-[0-9a-f]+\.safetensors")
 
 
 def _step(path: Path) -> int:

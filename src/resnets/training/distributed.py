@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -13,6 +13,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from resnets.engine.device import choose
+from resnets.errors import UserError
 
 Value = TypeVar("Value")
 
@@ -62,6 +63,25 @@ class Workers:
         box: list[Any] = [value]
         dist.broadcast_object_list(box, 0)
         return box[0]
+
+    def ask_first(self, compute: Callable[[], Value]) -> Value:
+        """What rank 0 computes, in every process; a user's mistake that it meets is raised in all of them."""
+        if self.world == 1:
+            return compute()
+        answer: tuple[Any, str | None] = (None, None)
+        if self.first:
+            try:
+                answer = compute(), None
+            except UserError as error:
+                answer = None, str(error)
+        found, mistake = self.told(answer)
+        if mistake is not None:
+            raise UserError(mistake)
+        return found
+
+    def ranks(self, processes: int) -> range:
+        """Of a run that so many processes began, the ranks whose shares of a batch this process takes."""
+        return range(*self.share(processes).indices(processes))
 
 
 def start(device: str) -> tuple[Workers, torch.device]:

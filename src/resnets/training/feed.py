@@ -17,7 +17,7 @@ from resnets.data.bad import BadImages
 from resnets.data.colour import jitter, lighting
 from resnets.data.files import Files
 from resnets.data.folder import Folder
-from resnets.data.images import Images, Indices
+from resnets.data.images import SPLIT_SEED, Images, Indices
 from resnets.data.loading import Piece, Views, Wanted, looked_at, pieces, usual_workers
 from resnets.data.stream import Stream
 from resnets.data.views import View
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 Batch = tuple[Tensor, Tensor]  # what the network reads, and labels
 
-_SPLIT_SEED = 0  # one validation set for all seeds, so that they can be compared
 _TESTED = 500  # images in memory at a time
 
 
@@ -38,7 +37,7 @@ class Feed(ABC):
 
     def __init__(self, data: Images | Folder, recipe: Recipe, seed: int, device: torch.device, share: slice) -> None:
         self.recipe, self.seed, self.device, self.share = recipe, seed, device, share
-        self.train, self.held = data.split(recipe.validation, _SPLIT_SEED)
+        self.train, self.held = data.split(recipe.validation, SPLIT_SEED)
         self.stream = Stream(len(self.train), recipe.batch, seed)
 
     normalize: Normalize
@@ -84,7 +83,7 @@ class FromMemory(Feed):
             "validation": (data.train_images[self.held], data.train_labels[self.held]),
             "test": (data.test_images, data.test_labels),
         }
-        self.normalize = Normalize.of(data, recipe.normalize).to(device)
+        self.normalize = normalize_of(data, recipe).to(device)
 
     def batch(self, step: int, schedule: Schedule) -> Batch:
         augment = Augment(self.normalize, self.seed, self.recipe.pad, self.recipe.flip, schedule.size(step))
@@ -124,6 +123,7 @@ class FromFiles(Feed):
         side: int,
         bad_images: str = "error",
         workers: int | None = None,
+        at_once: int = 0,
         warn: Callable[[str], None] = lambda sentence: None,
     ) -> None:
         super().__init__(data, recipe, seed, device, share)
@@ -133,13 +133,13 @@ class FromFiles(Feed):
             raise UserError(f"sizes go with augment pad, not with {recipe.augment}.")
         self.files, self.bad = data.train, BadImages(bad_images, warn)
         self.workers = usual_workers(device) if workers is None else workers
-        self.normalize = Normalize.by_channel(data.mean, data.std).to(device)
+        self.normalize = normalize_of(data, recipe).to(device)
         self.views, self.middles = (Views(view, seed) for view in views_of(recipe, side))
         # The indices of each split in its files; those of one tree have no test images.
         self.splits: dict[str, tuple[Files, Indices]] = {"validation": (data.train, self.held)}
         if data.test is not None:
             self.splits["test"] = data.test, np.arange(len(data.test))
-        self.at_once = recipe.micro_batch or max(share.stop - share.start, 1)  # what fits in training fits in testing
+        self.at_once = at_once or recipe.micro_batch or max(share.stop - share.start, 1)
         self.next = -1
         self.ahead: Iterator[Piece] = iter(())
         self.running = contextlib.ExitStack()
@@ -256,6 +256,13 @@ class FromFiles(Feed):
     def close(self) -> None:
         self.running.close()
         self.next = -1
+
+
+def normalize_of(data: Images | Folder, recipe: Recipe) -> Normalize:
+    """How the pixels of a training are normalised; a mean image is that of the images trained on alone."""
+    if isinstance(data, Folder):
+        return Normalize.by_channel(data.mean, data.std)
+    return Normalize.of(data, recipe.normalize, data.split(recipe.validation, SPLIT_SEED)[0])
 
 
 def views_of(recipe: Recipe, side: int) -> tuple[View, View]:

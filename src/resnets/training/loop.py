@@ -7,9 +7,9 @@ from __future__ import annotations
 import contextlib
 import copy
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -45,6 +45,23 @@ class Means:
     error: float  # per cent
 
 
+class Part(NamedTuple):
+    """Images of a batch that pass through the network together: BN sees them as one group."""
+
+    rank: int  # of the process that the run began with whose share they are in
+    number: int  # within that share
+    size: int
+
+
+def parts_of(recipe: Recipe, processes: int, ranks: Iterable[int]) -> Iterator[Part]:
+    """The parts of a batch that belong to some ranks of so many processes, in order."""
+    for rank in ranks:
+        share = Workers(rank, processes).share(recipe.batch)
+        left = share.stop - share.start
+        size = recipe.micro_batch or left
+        yield from (Part(rank, i, min(size, left - start)) for i, start in enumerate(range(0, left, size)))
+
+
 class Trainer:
     """A network in training on one device of `workers`; `step(i)` does step i, `state` holds all that is to be kept."""
 
@@ -61,17 +78,28 @@ class Trainer:
         memory: str = "fast",
         net: ResNet | None = None,
         reading: Mapping[str, Any] | None = None,
+        processes: int | None = None,
     ) -> None:
-        """`net` is what to begin with, where that is not new; `reading` are options of `FromFiles`."""
+        """`net` is what to begin with, where that is not new; `reading` are options of `FromFiles`.
+
+        `processes` is how many the run began with, if not as many as now: fewer ones take on the shares of several, one
+        after the other, so that BN sees the same images together and the dropout masks are the same.
+        """
         self.recipe, self.seed, self.data = recipe, seed, data
         self.device, self.workers = torch.device(device), workers or Workers()
-        if recipe.batch < self.workers.world:
-            raise UserError(f"a batch of {recipe.batch} cannot be split over {self.workers.world} processes.")
-        share = self.workers.share(recipe.batch)
+        processes = processes or self.workers.world
+        if recipe.batch < processes:
+            raise UserError(f"a batch of {recipe.batch} cannot be split over {processes} processes.")
+        ranks = self.workers.ranks(processes)
+        self.parts = list(parts_of(recipe, processes, ranks))
+        first, last = (Workers(rank, processes).share(recipe.batch) for rank in (ranks[0], ranks[-1]))
+        share = slice(first.start, last.stop)
         self.feed: Feed
         if isinstance(data, Folder):
             side = recipe.side or spec.input_size
-            self.feed = FromFiles(data, recipe, seed, self.device, share, side=side, **(reading or {}))
+            at_once = max(part.size for part in self.parts)  # what fits in training fits in testing
+            options = {"side": side, "at_once": at_once, **(reading or {})}
+            self.feed = FromFiles(data, recipe, seed, self.device, share, **options)
         else:
             self.feed = FromMemory(data, recipe, seed, self.device, share)
         self.stream = self.feed.stream
@@ -139,13 +167,15 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = self.schedule.lr(step, group["rate"])
         images, labels = self._batch(step)
-        size = self.recipe.micro_batch or len(labels)
-        parts = list(zip(torch.split(images, size), torch.split(labels, size), strict=True))
+        sizes = [part.size for part in self.parts]
         seen = torch.zeros(2, device=self.device)
+        statistics: list[Tensor] = []
         self.optimizer.zero_grad()
-        for i, (x, y) in enumerate(parts):
-            torch.manual_seed(self._noise(step, i))  # for the dropout shortcut
-            with self._sync(i + 1 == len(parts)):
+        for part, x, y in zip(self.parts, torch.split(images, sizes), torch.split(labels, sizes), strict=True):
+            if part.rank > self.parts[0].rank and not statistics:
+                statistics = [buffer.clone() for buffer in self.net.buffers()]
+            torch.manual_seed(self._noise(step, part))  # for the dropout shortcut
+            with self._sync(part == self.parts[-1]):
                 with self._autocast():
                     out = self.model(x)
                     loss = functional.cross_entropy(out, y, label_smoothing=self.recipe.label_smoothing)
@@ -155,6 +185,9 @@ class Trainer:
             with torch.no_grad():
                 wrong = (out.argmax(1) != y).float().mean()
                 seen += torch.stack([loss.detach().float(), wrong]) * (share / self.workers.world)
+        if statistics:  # as among several processes, BN keeps those of the first share alone
+            for buffer, kept in zip(self.net.buffers(), statistics, strict=True):
+                buffer.copy_(kept)
         self.scaler.step(self.optimizer)
         self.scaler.update()
         if self.average is not None:
@@ -168,8 +201,8 @@ class Trainer:
     def _laid_out(self, x: Tensor) -> Tensor:
         return x.contiguous(memory_format=torch.channels_last if self.recipe.channels_last else torch.contiguous_format)
 
-    def _noise(self, step: int, part: int) -> int:
-        return int(draws("noise", self.seed, step, np.array([self.workers.rank << 32 | part]))[0] >> np.uint64(1))
+    def _noise(self, step: int, part: Part) -> int:
+        return int(draws("noise", self.seed, step, np.array([part.rank << 32 | part.number]))[0] >> np.uint64(1))
 
     def _sync(self, last: bool) -> contextlib.AbstractContextManager[None]:
         """Gradients travel between processes once a step, with the last part."""
@@ -248,6 +281,13 @@ class Trainer:
             tensors["scale"] = torch.tensor([self.scaler.get_scale(), self.scaler.state_dict()["_growth_tracker"]])
         tensors["record"] = self.record
         return {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+
+    def fits(self, tensors: dict[str, Tensor]) -> bool:
+        """Whether they are a state of this training. Before the first step there is no momentum yet."""
+        own = {name: tensor.shape for name, tensor in self.state().items()}
+        own |= {f"momentum.{name}": parameter.shape for name, parameter in self.net.named_parameters()}
+        needed = {name for name in own if not name.startswith("momentum.")}
+        return needed <= tensors.keys() and all(own.get(name) == tensor.shape for name, tensor in tensors.items())
 
     def load(self, tensors: dict[str, Tensor]) -> None:
         def part(prefix: str) -> dict[str, Tensor]:

@@ -11,15 +11,9 @@ from torch import nn
 from resnets.engine.available import available
 from resnets.engine.memory import Forecast, fastest, forecast
 from resnets.engine.prepared import Prepared
-from resnets.runs import Run
 from resnets.spec import Spec
 from resnets.training.distributed import Workers
 from resnets.training.recipe import Recipe
-
-
-def began(run: Run) -> str | None:
-    """The mode in which a run began, if it did."""
-    return run.config.get("engine", {}).get("memory") if run.exists else None
 
 
 def fallbacks(model: nn.Module) -> list[str]:
@@ -36,10 +30,14 @@ def fitting(
     workers: Workers,
     *,
     first: str | None = None,
+    processes: int | None = None,
     warn: Callable[[str], None],
 ) -> str:
-    """The fastest mode that fits into the memory there is; the mode `first`, if it fits too, for the same bits."""
-    batch = recipe.micro_batch or -(-recipe.batch // workers.world)
+    """The fastest mode that fits into the memory there is; the mode `first`, if it fits too, for the same bits.
+
+    `processes` is how many the run began with, if not as many as now: it says how large the parts of a batch are.
+    """
+    batch = recipe.micro_batch or -(-recipe.batch // (processes or workers.world))
     size = max([side for side, _ in recipe.size_steps], default=size)
     room = available(device)
     if room is not None and device.type == "cpu":

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -24,10 +26,11 @@ from resnets.interop.weights import save_weights
 from resnets.runs import Identity, Run, provenance
 from resnets.spec import Spec
 from resnets.text import say
-from resnets.training import checkpoint, distributed, mode
+from resnets.training import checkpoint, distributed, mode, resume
 from resnets.training.beginning import fitted, from_weights
 from resnets.training.checkpoint import Checkpoint
 from resnets.training.events import writer_of
+from resnets.training.feed import normalize_of
 from resnets.training.loop import NotFiniteError, Trainer
 from resnets.training.progress import Progress, mute, progress, warn
 from resnets.training.recipe import Recipe, recipe_of, settled
@@ -90,28 +93,37 @@ def train(
     run = Run(Path(out) / identity.slug)
     tell = say if workers.first and not quiet else mute
     complain = warn if workers.first else mute
-    if workers.told(run.result is not None):
-        tell(f"{run.path} is finished.")
+    normalize = normalize_of(images, chosen)
+    finished = partial(resume.is_finished, run, identity, normalize, workers.world, tell)
+    if workers.ask_first(finished):
         return run
     if engine != "plain":
         keep_freed_memory()
-    with run.lock() if workers.first else nullcontext():
-        before = workers.told(mode.began(run))
+    with ExitStack() as held:
+        workers.ask_first(lambda: held.enter_context(run.lock()) is None)
+        if workers.ask_first(finished):  # another process has done it in the meantime
+            return run
+        began = workers.ask_first(lambda: run.config if run.exists else {})
+        processes = resume.resolve_processes(run, began, workers.world, spec, chosen) if began else workers.world
         if memory == "auto" and engine == "auto":
             side = chosen.side or spec.input_size if isinstance(images, Folder) else max(images.train_images.shape[2:])
-            memory = mode.fitting(spec, chosen, side, place, workers, first=before, warn=complain)
+            first = began.get("engine", {}).get("memory")
+            memory = mode.fitting(spec, chosen, side, place, workers, first=first, processes=processes, warn=complain)
         how = {"engine": engine, "memory": workers.told("fast" if memory == "auto" else memory)}
-        if before not in (None, how["memory"]):
-            tell(f"{run.path} began in memory mode {before}; {how['memory']} computes the same up to rounding.")
         reading = {"bad_images": bad_images, "workers": decoders, "warn": complain}
         start = begun.net if begun else None
-        trainer = Trainer(spec, images, chosen, seed, device=place, workers=workers, net=start, reading=reading, **how)
+        trainer = Trainer(
+            spec, images, chosen, seed,
+            device=place, workers=workers, net=start, reading=reading, processes=processes, **how,
+        )  # fmt: skip
         for reason in mode.fallbacks(trainer.prepared):
             tell(f"some units run plain: {reason}.")
         session = _Session(
-            run, trainer, curve=curve, test=test, log_every=log_every, checkpoint_every=checkpoint_every, every=every
-        )
-        session.begin(identity, how)
+            run, identity, trainer,
+            curve=curve, test=test, log_every=log_every, checkpoint_every=checkpoint_every, every=every,
+        )  # fmt: skip
+        by = resume.describe_engine(trainer.prepared, **how, device=place, processes=workers.world)
+        session.begin({"engine": by, "statistics": normalize.digest, **provenance()}, tell)
         if begun and not session.step:
             tell(f"{run.path} {begun.told}")
         if session.step:
@@ -141,6 +153,7 @@ class _Session:
     def __init__(
         self,
         run: Run,
+        identity: Identity,
         trainer: Trainer,
         *,
         curve: bool,
@@ -149,39 +162,58 @@ class _Session:
         checkpoint_every: float,
         every: int,
     ) -> None:
-        self.run, self.trainer, self.workers = run, trainer, trainer.workers
+        self.run, self.identity, self.trainer, self.workers = run, identity, trainer, trainer.workers
         self.test = test and trainer.feed.count("test") > 0
         self.curve = curve and trainer.feed.count("test") > 0
         self.log_every, self.checkpoint_every, self.every = log_every, checkpoint_every, every
         self.step = 0
         self.lines = 0  # of metrics
+        self.written = hashlib.sha256()  # the hash of these lines
         self.scores: dict[str, tuple[int, dict[str, Any]]] = {}  # the newest of each split, with its step
         self.metrics: IO[str] | None = None
 
     # --- begin or resume ----------------------------------------------------------------------
 
-    def begin(self, identity: Identity, how: dict[str, str]) -> None:
-        """Take up the run where it stands. Rank 0 reads, the others hear it from there."""
-        saved: Checkpoint | None = None
-        if self.workers.first:
-            for left in self.run.path.glob(".*.part"):  # of a process that was killed while it wrote
-                left.unlink(missing_ok=True)
-            if self.run.exists:
-                saved = checkpoint.newest(self.run.checkpoints, warn)
-                self.run.cut_metrics(saved.state["lines"])
-            else:  # the config comes last: a folder without one is not a run yet
-                self.run.metrics_path.unlink(missing_ok=True)
-                self.save()
-                config = {"run": identity.to_dict(), "steps": self.trainer.schedule.total, "engine": how}
-                config |= provenance()
-                write_atomically(self.run.config_path, json.dumps(config, indent=1).encode())
-        saved = self.workers.told(saved)
+    def begin(self, now: dict[str, Any], tell: Callable[[str], None]) -> None:
+        """Take up the run where it stands; `now` is what its config says of how it is computed. Rank 0 reads."""
+        saved = self.workers.ask_first(lambda: self._take_up(now, tell))
         if saved is not None:
             self.step, self.lines, self.scores = saved.step, saved.state["lines"], saved.state["scores"]
             self.trainer.load(saved.tensors)
 
+    def _take_up(self, now: dict[str, Any], tell: Callable[[str], None]) -> Checkpoint | None:
+        for left in self.run.path.glob(".*.part"):  # of a process that was killed while it wrote
+            left.unlink(missing_ok=True)
+        if not self.run.exists:  # the config comes last: a folder without one is not a run yet
+            self.run.metrics_path.unlink(missing_ok=True)
+            self.save()
+            self._write_config({"run": self.identity.to_dict(), "steps": self.trainer.schedule.total, **now})
+            return None
+        saved = checkpoint.newest(self.run.checkpoints, warn, self._find_fault)
+        self.run.cut_metrics(saved.state["lines"])
+        self.written = hashlib.sha256(self.run.read_metrics_start(saved.state["lines"]))
+        config = self.run.config
+        changes = resume.find_changes(config, now)
+        if resume.began_with(config) is None:
+            (tell if self.workers.world == 1 else warn)(resume.describe_unknown_processes(self.run, self.workers.world))
+        if changes:
+            tell(resume.describe_changes(self.run, changes))
+            goes_on = {"step": saved.step, **{key: after for key, (_, after) in changes.items()}}
+            self._write_config({**config, "resumed": [*config.get("resumed", []), goes_on]})
+        return saved
+
+    def _find_fault(self, saved: Checkpoint) -> str | None:
+        """Why the run cannot go on from a checkpoint that is whole."""
+        if saved.state.get("run", self.identity.slug) != self.identity.slug or not self.trainer.fits(saved.tensors):
+            return f"the checkpoint of step {saved.step:,} is of another run"
+        return self.run.find_metrics_damage(saved.state["lines"], saved.state.get("metrics"))
+
+    def _write_config(self, config: dict[str, Any]) -> None:
+        write_atomically(self.run.config_path, json.dumps(config, indent=1).encode())
+
     def save(self) -> Path:
         state = {"lines": self.lines, "scores": self.scores}
+        state |= {"metrics": self.written.hexdigest(), "run": self.identity.slug}
         return checkpoint.save(self.run.checkpoints, Checkpoint(self.step, self.trainer.state(), state))
 
     # --- train --------------------------------------------------------------------------------
@@ -232,9 +264,10 @@ class _Session:
                     self._keep(step)
                     saved_at = time.monotonic()
                 if stop:
+                    sentence = f"stopped after step {self.step:,}; the same command goes on from there."
                     if self.workers.first:
-                        say(f"stopped after step {self.step:,}; the same command goes on from there.")
-                    raise KeyboardInterrupt
+                        say(sentence)
+                    raise KeyboardInterrupt(sentence)
 
     def _log(self, first: int, last: int, speed: float) -> None:
         means = self.trainer.means(first, last)
@@ -274,8 +307,10 @@ class _Session:
 
     def _write(self, line: dict[str, Any]) -> None:
         if self.metrics is not None:
+            text = json.dumps(line) + "\n"
             with self._metrics_written():
-                self.metrics.write(json.dumps(line) + "\n")
+                self.metrics.write(text)
+            self.written.update(text.encode())
             self.lines += 1
             self.writer(line)
 
@@ -310,7 +345,13 @@ class _Session:
             return
         with self._metrics_written():
             self.metrics.close()
-        seen = {"normalize": trainer.recipe.normalize, "mean": trainer.data.mean, "std": trainer.data.std}
+        seen: dict[str, Any] = {
+            "normalize": trainer.recipe.normalize,
+            "mean": trainer.data.mean,
+            "std": trainer.data.std,
+        }
+        if trainer.recipe.normalize == "pixel" and trainer.recipe.validation:
+            seen["held_out"] = trainer.recipe.validation
         metadata = {
             "classes": json.dumps(trainer.data.classes),
             "preprocessing": json.dumps({**seen, **trainer.feed.preprocessing}),

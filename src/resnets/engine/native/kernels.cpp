@@ -12,6 +12,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <type_traits>
@@ -71,6 +72,11 @@ struct Scratch {  // of one thread, kept from call to call
             free(data);
             size = (wanted + 15) / 16 * 16;
             data = static_cast<float*>(aligned_alloc(64, size * sizeof(float)));
+            if (!data) {  // a team of threads cannot raise an exception in Python
+                fputs("resnets: memory ran out in a convolution; to train in less, give a smaller --batch or "
+                      "--micro-batch, or --memory min.\n", stderr);
+                std::_Exit(2);
+            }
         }
         return data;
     }

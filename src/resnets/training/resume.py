@@ -1,0 +1,139 @@
+"""Whether the run in a folder is the one that is asked for, and whether it can go on as it began."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from resnets.data.augment import Normalize
+from resnets.engine.prepared import Prepared
+from resnets.errors import UserError
+from resnets.runs import Identity, Run
+from resnets.spec import Dropout, Spec
+from resnets.training.recipe import Recipe
+
+
+def is_finished(run: Run, identity: Identity, normalize: Normalize, world: int, tell: Callable[[str], None]) -> bool:
+    """Whether the run that is asked for has its result, which is told; a folder that holds another run is refused."""
+    if not run.exists and run.result is None:
+        return False
+    run.require_identity(identity)
+    _require_statistics(run, identity, normalize)
+    if run.result is None:
+        return False
+    tell(describe_finished(run, identity, world))
+    return True
+
+
+def _require_statistics(run: Run, identity: Identity, normalize: Normalize) -> None:
+    """Refuse to go on with pixels that are normalised otherwise."""
+    if run.result is None and _saw_held_out(run, identity):
+        raise UserError(
+            f"the mean image of {run.path} was taken over held-out images too, as older versions did, and must not "
+            "change within a run: choose another --out to train anew, or finish it with the version that began it."
+        )
+    if run.config.get("statistics", normalize.digest) != normalize.digest:
+        raise UserError(
+            f"{run.path} was trained with another mean or deviation of the pixels than these images are given with; "
+            "give them the old ones, or choose another --out."
+        )
+
+
+def describe_finished(run: Run, identity: Identity, world: int) -> str:
+    """That a run is finished, and how it was trained where this command would have trained it otherwise."""
+    began = began_with(run.config)
+    sentence = f"{run.path} is finished"
+    if began not in (None, world):
+        sentence += f"; it was trained by {count(began, 'process')}, each with its share of a batch"
+    if _saw_held_out(run, identity):
+        sentence += "; its mean image was taken over held-out images too, as older versions did"
+    return f"{sentence}."
+
+
+def _saw_held_out(run: Run, identity: Identity) -> bool:
+    recipe = identity.recipe
+    return recipe.normalize == "pixel" and recipe.validation > 0 and "statistics" not in run.config
+
+
+# --- processes --------------------------------------------------------------------------------
+
+
+def resolve_processes(run: Run, config: dict[str, Any], world: int, spec: Spec, recipe: Recipe) -> int:
+    """Into how many shares a batch is cut so that the run computes what it began with; refuses where that cannot be.
+
+    BN sees the images of a share together, or of each micro-batch of it. Fewer processes can take on the shares of
+    more; a share cannot be divided. BN over all devices sees whole batches, however many there are.
+    """
+    began = began_with(config)
+    whole = recipe.sync_bn and not recipe.micro_batch and not isinstance(spec.shortcut, Dropout)
+    if began in (None, world) or whole:
+        return world
+    assert began is not None
+    if world > began or recipe.sync_bn:
+        at_most = "exactly" if recipe.sync_bn else "at most"
+        raise UserError(
+            f"{run.path} began with {count(began, 'process')} and cannot go on with {world}, as BN would see other "
+            f"images together: start {at_most} {began}, or choose another --out to train anew."
+        )
+    return began
+
+
+def began_with(config: dict[str, Any]) -> int | None:
+    """How many processes began a run; older runs do not say."""
+    engine = config.get("engine")
+    found = engine.get("processes") if isinstance(engine, dict) else None
+    return found if isinstance(found, int) and found > 0 else None
+
+
+# --- what changes rounding alone --------------------------------------------------------------
+
+
+def describe_engine(
+    model: nn.Module, *, engine: str, memory: str, device: torch.device, processes: int
+) -> dict[str, Any]:
+    """What a run is computed by, as `config.json` records it."""
+    units = sorted({choice.runner for choice in model.choices}) if isinstance(model, Prepared) else ["plain"]
+    return {
+        "engine": engine,
+        "memory": memory,
+        "units": " ".join(units),
+        "device": device.type,
+        "processes": processes,
+        "threads": torch.get_num_threads(),
+    }
+
+
+def find_changes(config: dict[str, Any], now: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """What computes a run otherwise than before, each with the old and the new; what was not recorded is left out."""
+    before, after = _recorded(config), _recorded(now)
+    shared = [key for key in after if before.get(key) is not None]
+    return {key: (before[key], after[key]) for key in shared if before[key] != after[key]}
+
+
+def _recorded(config: dict[str, Any]) -> dict[str, Any]:
+    """What a config says of how the run is computed: as it began, and what changed when it was resumed."""
+    found = {**config.get("engine", {})}
+    found |= {"torch": config.get("versions", {}).get("torch"), "cpu": config.get("machine", {}).get("cpu")}
+    for changed in config.get("resumed", []):
+        found |= changed
+    return {key: value for key, value in found.items() if key != "step"}
+
+
+def describe_changes(run: Run, changes: dict[str, tuple[Any, Any]]) -> str:
+    words = ", ".join(f"{key} {after} instead of {before}" for key, (before, after) in changes.items())
+    same = "BN sees the same images together, and all is the same" if "processes" in changes else "all is the same"
+    return f"{run.path} goes on with {words}: {same} up to rounding."
+
+
+def describe_unknown_processes(run: Run, world: int) -> str:
+    return (
+        f"{run.path} does not say how many processes began it; it goes on with {world}, and if it began with another "
+        "number, BN sees other images together from here on."
+    )
+
+
+def count(number: int, noun: str) -> str:
+    return f"1 {noun}" if number == 1 else f"{number} {noun}es"
