@@ -6,6 +6,7 @@ Writes results/torture.json. The exit code is 1 if any promise was broken; `--re
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import secrets
@@ -33,6 +34,7 @@ from tools.torture.tally import Tally
 ROOT = Path(__file__).resolve().parents[2]
 WORKERS = 2
 MANY = 1_000_000  # seeds of one section: those of section N of --seed S begin at S * MANY
+FRUITLESS = 20  # attacks in a row, from the first on, that had nothing to try
 MARK = "RESNETS_TORTURE"  # in the environment of every process that we start, so that all can be found and ended
 
 
@@ -122,28 +124,22 @@ def run_section(
     name: str, section: Section, seed: int, count: int, tally: Tally, folder: Path, env: dict[str, str]
 ) -> None:
     """Attack until `count` things were tried; the tally is filled as answers come."""
-    console, begun = Console(), 0
+    console, done = Console(), 0
 
     def seeds() -> Iterator[int]:
-        nonlocal begun
-        while tally.tried + section.each * waiting() < count and begun < 10 * count + 10 and not useless():
-            yield seed * MANY + begun
-            begun += 1
+        for number in itertools.count():
+            if tally.tried >= count or done >= FRUITLESS and not tally.tried:
+                return
+            yield seed * MANY + number
 
-    def waiting() -> int:
-        return begun - done
-
-    def useless() -> bool:
-        return done >= 20 and not tally.tried
-
-    done = 0
+    workers = min(WORKERS, max(1, count // section.each))
     with console.task(name, count) as advance:
-        workers = min(WORKERS, max(1, count // section.each))
         for used, answer in answers(name, section, seeds(), folder, env, workers):
             done += 1
             before = tally.tried
             if tally.add(name, used, answer):
-                console.note(f"{name}:{used}  {answer['kind']}: {answer['what']}")
+                said = f" ({answer['said'][:80]})" if "said" in answer else ""
+                console.note(f"{name}:{used}  {answer['kind']}: {answer['what']}{said}")
             advance(tally.tried - before)
 
 

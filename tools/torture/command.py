@@ -25,7 +25,7 @@ def run(*words: str | Path) -> Done:
     argv = [str(word) for word in words]
     before = set(Path.cwd().rglob("*.part"))
     old, sys.argv = sys.argv, ["resnets", *argv]
-    with open(".out", "w+", encoding="utf-8") as out, open(".err", "w+", encoding="utf-8") as err:
+    with open(".out", "w+", encoding="utf-8") as out, open(".err", "w+", encoding="utf-8", errors="backslashreplace") as err:
         try:
             with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
                 code = main(argv)

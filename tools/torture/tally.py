@@ -34,7 +34,8 @@ class Tally:
         kind, what = answer["kind"], answer["what"]
         self.broken[kind] += answer.get("amount", 1)
         new = (kind, what) not in self.faults
-        fault = self.faults.setdefault((kind, what), {"kind": kind, "what": what, "count": 0, "replay": []})
+        said = {"said": answer["said"]} if "said" in answer else {}  # by the first
+        fault = self.faults.setdefault((kind, what), {"kind": kind, "what": what, **said, "count": 0, "replay": []})
         fault["count"] += 1
         if len(fault["replay"]) < SEEDS:
             fault["replay"].append(f"{name}:{seed}")
