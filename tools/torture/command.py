@@ -10,6 +10,7 @@ from pathlib import Path
 from resnets.cli import main
 from tools.torture.promises import BrokenPromiseError
 
+doing = ""  # the command that was run last
 FINE = "\n\t\r"  # control characters that command nothing
 
 
@@ -22,7 +23,9 @@ class Done:
 
 def run(*words: str | Path) -> Done:
     """Run `resnets` with these words in the current folder; raises what escapes it, and what it must never do."""
+    global doing  # noqa: PLW0603, for the one who counts
     argv = [str(word) for word in words]
+    doing = argv[0] if argv else ""
     before = set(Path.cwd().rglob("*.part"))
     old, sys.argv = sys.argv, ["resnets", *argv]
     with open(".out", "w+", encoding="utf-8") as out, open(".err", "w+", encoding="utf-8", errors="backslashreplace") as err:

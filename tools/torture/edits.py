@@ -219,7 +219,7 @@ def hooked(module: nn.Module, draw: random.Random) -> str:
 
 
 def parametrized(conv: nn.Conv2d, draw: random.Random) -> str | None:
-    if nn.utils.parametrize.is_parametrized(conv) or hasattr(conv, "weight_orig"):
+    if "weight" not in conv._parameters:
         return None
     match draw.randrange(3):
         case 0:
@@ -236,7 +236,7 @@ def parametrized(conv: nn.Conv2d, draw: random.Random) -> str | None:
 
 
 def pruned(conv: nn.Conv2d, draw: random.Random) -> str | None:
-    if nn.utils.parametrize.is_parametrized(conv) or hasattr(conv, "weight_g"):
+    if "weight" not in conv._parameters:
         return None
     prune.random_unstructured(conv, "weight", 0.5)  # type: ignore[no-untyped-call]
     return "pruned"
@@ -302,7 +302,9 @@ def another_dtype(layer: nn.Module, draw: random.Random) -> str:
     return str(kind)
 
 
-def another_head(net: ResNet, draw: random.Random) -> str:
+def another_head(net: ResNet, draw: random.Random) -> str | None:
+    if not isinstance(net.classifier, nn.Linear):
+        return None
     features = net.classifier.in_features
     if draw.random() < 0.5:
         net.classifier = nn.Linear(features, 10, bias=False)

@@ -37,7 +37,7 @@ SECTIONS = {
     "file-kills": Section("tools.torture.kills:FileKills", 120, 24, limit=300, each=3),
     **_FUZZ,
     "edits": Section("tools.torture.edits:Edits", 600, 80, limit=60),
-    "bombs": Section("tools.torture.bombs:Bombs", 60, 30, limit=60),
+    "bombs": Section("tools.torture.bombs:Bombs", 100, 40),
     "together": Section("tools.torture.together:Together", 15, 5, limit=600),
 }
 GROUPS = {"fuzz": tuple(_FUZZ)}
