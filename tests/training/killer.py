@@ -9,7 +9,6 @@ for each job, the folders of both runs, the moments of the kills and the exit co
 from __future__ import annotations
 
 import json
-import os
 import random
 import signal
 import sys
@@ -21,7 +20,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # for tools, which are no part of the installed package
 
-from tools.torture.training import FINISH, START, attempt  # noqa: E402
+from tools.torture.training import FINISH, START, attempt
 
 
 def do(job: dict[str, Any]) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def environment(folder: Path, mark: str) -> dict[str, str]:
     """One thread, an own cache, no network, and our mark."""
     paths = os.pathsep.join([str(ROOT), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
     nowhere = "http://127.0.0.1:9"  # the port that throws away
-    proxies = {name: nowhere for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")}
+    proxies = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), nowhere)
     return {
         **os.environ, **proxies, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "RESNETS_CACHE": str(folder / "cache"),
         "TMPDIR": str(folder / "tmp"), "PATH": os.pathsep.join([str(folder / "bin"), os.environ.get("PATH", "")]),
@@ -100,7 +100,7 @@ def end_marked(mark: str) -> None:
 
 
 def answers(
-    name: str, section: Section, seeds: Iterator[int], folder: Path, env: dict[str, str], workers: int = WORKERS
+    name: str, section: Section, seeds: Iterator[int], *, folder: Path, env: dict[str, str], workers: int = WORKERS
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Each seed with its answer, as they come, from some workers."""
     with ExitStack() as stack, selectors.DefaultSelector() as ready:
@@ -121,20 +121,20 @@ def answers(
 
 
 def run_section(
-    name: str, section: Section, seed: int, count: int, tally: Tally, folder: Path, env: dict[str, str]
+    name: str, section: Section, tally: Tally, *, seed: int, count: int, folder: Path, env: dict[str, str]
 ) -> None:
     """Attack until `count` things were tried; the tally is filled as answers come."""
     console, done = Console(), 0
 
     def seeds() -> Iterator[int]:
         for number in itertools.count():
-            if tally.tried >= count or done >= FRUITLESS and not tally.tried:
+            if tally.tried >= count or (done >= FRUITLESS and not tally.tried):
                 return
             yield seed * MANY + number
 
     workers = min(WORKERS, max(1, count // section.each))
     with console.task(name, count) as advance:
-        for used, answer in answers(name, section, seeds(), folder, env, workers):
+        for used, answer in answers(name, section, seeds(), folder=folder, env=env, workers=workers):
             done += 1
             before = tally.tried
             if tally.add(name, used, answer):
@@ -149,7 +149,7 @@ def replay(word: str, folder: Path, env: dict[str, str]) -> int:
     section = chosen([name])[name] if name not in GROUPS else None
     if section is None or not seed.isdigit():
         raise UserError(f"--replay takes SECTION:SEED, as in pictures:3000017, not {word!r}.")
-    ((_, answer),) = answers(name, section, iter([int(seed)]), folder, env, workers=1)
+    ((_, answer),) = answers(name, section, iter([int(seed)]), folder=folder, env=env, workers=1)
     print(answer.pop("traceback", ""), end="")
     print(json.dumps(answer, indent=1))
     return int("kind" in answer)
@@ -177,7 +177,7 @@ def torture(args: argparse.Namespace, folder: Path, env: dict[str, str]) -> int:
         for name, section in wanted.items():
             count = args.count or (section.quick if args.quick else section.full)
             tallies[name] = Tally()
-            run_section(name, section, args.seed, count, tallies[name], folder, env)
+            run_section(name, section, tallies[name], seed=args.seed, count=count, folder=folder, env=env)
             console.note(f"{clock(time.monotonic() - began)}  {name}: {summary(tallies[name])}")
         complete = wanted.keys() == SECTIONS.keys() and not args.count
     except KeyboardInterrupt:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import json
 import os
@@ -30,21 +29,32 @@ from tools.torture.pictures import encoded, smooth
 from tools.torture.runs import TRAIN
 from tools.torture.training import only_run
 from tools.torture.weights import THIN, our_file, split_header, torch_file, with_header
+from tools.torture.worker import Draw
 
 CHUNK = 1 << 24
 DEEP = b"[" * 200_000
 
 
-def zeros_in_gzip(size: int) -> bytes:
-    """So many zeros in a small file: one chunk again and again, as gzip allows."""
-    return gzip.compress(bytes(CHUNK), 9) * (size // CHUNK)
+def gzip_bomb(head: bytes, size: int, tail: bytes = b"") -> bytes:
+    """The head, so many zeros and the tail in one small gzip file: one packed chunk again and again.
+
+    The check sum is left out: a reader comes to it when the harm is done.
+    """
+
+    def packed(data: bytes) -> bytes:
+        packer = zlib.compressobj(9, zlib.DEFLATED, -15)
+        return packer.compress(data) + packer.flush(zlib.Z_FULL_FLUSH)
+
+    body = packed(head) + packed(bytes(CHUNK)) * (size // CHUNK) + packed(tail) + b"\x03\x00"
+    total = len(head) + size + len(tail)
+    return b"\x1f\x8b\x08" + bytes(6) + b"\xff" + body + struct.pack("<II", 0, total & 0xFFFFFFFF)
 
 
 def tar_bomb(name: str, size: int) -> bytes:
     """A packed tar whose one member has so many zeros."""
     member = tarfile.TarInfo(name)
     member.size = size
-    return gzip.compress(member.tobuf()) + zeros_in_gzip(size) + gzip.compress(bytes(1024))
+    return gzip_bomb(member.tobuf(), size, bytes(1024))
 
 
 def flat_png(width: int, height: int, kind: int = 2, depth: int = 8) -> bytes:
@@ -69,7 +79,7 @@ def large_pngs(folder: Path) -> list[Path]:
     """Within what is allowed, and beyond it; a flat picture of a hundred million pixels has some kilobytes."""
     sizes = (
         (11_500, 11_500, 2, 8), (11_500, 11_500, 6, 8), (11_500, 11_500, 0, 16), (11_500, 11_500, 3, 8),
-        (1, 130_000, 2, 8), (130_000, 1_000, 2, 8), (60_000, 60_000, 0, 1), (2**31 - 1, 1, 0, 1), (30_000, 3_000, 2, 16),
+        (1, 130_000, 2, 8), (130_000, 1_000, 2, 8), (60_000, 60_000, 0, 1), (2**31 - 1, 1, 0, 1), (30_000, 3_000, 2, 16)
     )  # fmt: skip
     for number, size in enumerate(sizes):
         (folder / f"large{number}.png").write_bytes(flat_png(*size))
@@ -104,7 +114,7 @@ def laughs() -> bytes:
 
 
 class Bombs:
-    """The bombs one after the other, each for the command that would unpack it."""
+    """The bombs in turn, each for the command that would unpack it."""
 
     def __init__(self, folder: Path) -> None:
         self.ours = our_file(folder)
@@ -117,9 +127,9 @@ class Bombs:
         self.zip = compressed_zip("archive/data.pkl", 1 << 31)
         self.bombs = [value for name, value in sorted(vars(type(self)).items()) if name.startswith("bomb_")]
 
-    def attack(self, draw: random.Random, folder: Path) -> None:
+    def attack(self, draw: Draw, folder: Path) -> None:
         (folder / "p.jpg").write_bytes(self.picture)
-        bomb: Callable[[Bombs, random.Random, Path], None] = draw.choice(self.bombs)
+        bomb: Callable[[Bombs, random.Random, Path], None] = self.bombs[draw.number % len(self.bombs)]
         self.doing = bomb.__name__
         bomb(self, draw, folder)
 
@@ -208,7 +218,9 @@ class Bombs:
     @staticmethod
     def _claims(draw: random.Random) -> bytes:
         """Texts and bytes that claim to be longer than the file."""
-        claim = draw.choice((b"X\xff\xff\xff\x7f", b"B\xff\xff\xff\x7f", b"\x8d" + b"\xff" * 7 + b"\x7f", b"\x8b\xff\xff\xff\x7f"))
+        claim = draw.choice(
+            (b"X\xff\xff\xff\x7f", b"B\xff\xff\xff\x7f", b"\x8d" + b"\xff" * 7 + b"\x7f", b"\x8b\xff\xff\xff\x7f")
+        )
         return draw.choice((torch_zip, torch_legacy, bytes))(b"\x80\x04" + claim + b"abc.")
 
     # --- archives ---
@@ -220,12 +232,12 @@ class Bombs:
 
     def bomb_cifar(self, draw: random.Random, folder: Path) -> None:
         path = folder / "cifar.tgz"
-        path.write_bytes(tar_bomb("cifar-10-batches-bin/test_batch.bin", draw.choice((1 << 27, 4 << 30))))
+        path.write_bytes(tar_bomb("cifar-10-batches-bin/test_batch.bin", draw.choice((1 << 27, 1 << 28, 4 << 30))))
         read_archive(path, ["cifar-10-batches-bin/test_batch.bin"])
 
     def bomb_idx(self, draw: random.Random, folder: Path) -> None:
         claimed = struct.pack(">HBBIII", 0, 8, 3, 2**31, 2**31, 2**31)
-        packed = gzip.compress(claimed) + zeros_in_gzip(4 << 30)
+        packed = gzip_bomb(claimed, 4 << 30)
         read_idx(draw.choice((claimed, packed)), "bomb.idx")
 
     def bomb_batch(self, draw: random.Random, folder: Path) -> None:
@@ -254,7 +266,9 @@ class Bombs:
 
     def bomb_json(self, draw: random.Random, folder: Path) -> None:
         """Nested deeply, or a number of a million digits."""
-        data = draw.choice((DEEP, DEEP + b"]" * len(DEEP), b'{"a":' * 100_000 + b"1" + b"}" * 100_000, b"9" * 1_000_000))
+        data = draw.choice(
+            (DEEP, DEEP + b"]" * len(DEEP), b'{"a":' * 100_000 + b"1" + b"}" * 100_000, b"9" * 1_000_000)
+        )
         place = folder / "runs" / self.run.name
         shutil.copytree(self.run, place)
         (folder / "theirs.safetensors").write_bytes(self.ours)

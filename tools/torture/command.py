@@ -28,7 +28,10 @@ def run(*words: str | Path) -> Done:
     doing = argv[0] if argv else ""
     before = set(Path.cwd().rglob("*.part"))
     old, sys.argv = sys.argv, ["resnets", *argv]
-    with open(".out", "w+", encoding="utf-8") as out, open(".err", "w+", encoding="utf-8", errors="backslashreplace") as err:
+    with (
+        open(".out", "w+", encoding="utf-8") as out,
+        open(".err", "w+", encoding="utf-8", errors="backslashreplace") as err,
+    ):
         try:
             with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
                 code = main(argv)
@@ -56,4 +59,4 @@ def check(argv: list[str], done: Done) -> None:
         raise BrokenPromiseError("left behind", f"{name}: refused without a sentence")
     for stream, text in (("stdout", done.out), ("stderr", done.err)):
         if bad := next((c for c in text if not c.isprintable() and c not in FINE), None):
-            raise BrokenPromiseError("unsafe output", f"{name}: {ascii(bad)} on {stream}")
+            raise BrokenPromiseError("unsafe output", f"{name}: {bad!a} on {stream}")

@@ -211,7 +211,9 @@ def hooked(module: nn.Module, draw: random.Random) -> str:
             module.register_forward_pre_hook(lambda module, given: (given[0] * 1.1, *given[1:]))
             return "a forward pre-hook"
         case 2:
-            module.register_full_backward_hook(lambda module, into, out: tuple(g if g is None else 1.1 * g for g in into))
+            module.register_full_backward_hook(
+                lambda module, into, out: tuple(g if g is None else 1.1 * g for g in into)
+            )
             return "a backward hook"
         case _:
             module.register_full_backward_pre_hook(lambda module, out: tuple(1.1 * g for g in out))
@@ -378,7 +380,9 @@ def error(found: Tensor, wanted: Tensor) -> float:
 def errors(found: list[Tensor | None], true: list[Tensor | None]) -> list[float]:
     """One for each pair; a gradient that only one of them has is infinitely wrong."""
     pairs = zip(found, true, strict=True)
-    return [0.0 if a is b is None else error(a, b) if a is not None and b is not None else float("inf") for a, b in pairs]
+    return [
+        0.0 if a is b is None else error(a, b) if a is not None and b is not None else float("inf") for a, b in pairs
+    ]
 
 
 def close(ours: list[float], theirs: list[float], slack: float) -> bool:
@@ -427,14 +431,14 @@ class Edits:
             return  # PyTorch itself refuses such a network
         try:
             if way in MODES:
-                self._training(build()[0], net, true, theirs, way, kinds(done))
+                self._training(build()[0], net, true, theirs, mode=way, what=kinds(done))
             else:
                 self._testing(net.eval(), build()[0].eval(), build()[0].double().eval(), way, kinds(done))
         except UserError:
             return  # refused in a sentence
 
     def _training(
-        self, net: ResNet, plain: ResNet, true: list[Tensor | None], theirs: list[float], mode: str, what: str
+        self, net: ResNet, plain: ResNet, true: list[Tensor | None], theirs: list[float], *, mode: str, what: str
     ) -> None:
         """`plain` has made the same step by PyTorch."""
         found = gradients(self.engines(net, memory=mode), net)

@@ -77,7 +77,7 @@ class Kills:
         kills = self.disturb(draw, {**options, "out": folder / "killed"})
         if bytes_ := differing_bytes(only_run(folder / "whole"), only_run(folder / "killed")):
             raise BrokenPromiseError("differing bytes", f"{variant}: another end after {kills} kills", bytes_)
-        if left := [path for path in (folder / "killed").rglob("*.part")]:
+        if left := list((folder / "killed").rglob("*.part")):
             raise BrokenPromiseError("left behind", f"{variant}: {left[0].suffix} is left after kills")
         return kills
 

@@ -145,5 +145,3 @@ class Pickles:
         (place / "checkpoints" / f"step-00000004-{digest}.safetensors").write_bytes(data)
         (place / "result.json").unlink()
         run(*TRAIN)
-
-

@@ -17,6 +17,7 @@ from pathlib import Path
 from resnets.runs import Run
 from tools.torture.promises import BrokenPromiseError, SkippedError
 from tools.torture.training import differing_bytes, only_run
+from tools.torture.worker import Draw
 
 STARTS = 12
 PATIENCE = 400.0  # seconds for everything that one attack waits for
@@ -78,13 +79,13 @@ def free_port() -> int:
 
 
 class Together:
-    """Each attack with the same chance; which one, the seed says."""
+    """The attacks in turn."""
 
     def __init__(self, folder: Path) -> None:
         self.attacks = (same_run, empty_cache, full_disk, worker_killed, agent_killed)
 
-    def attack(self, draw: random.Random, folder: Path) -> None:
-        attack = self.attacks[int(os.environ.get("RESNETS_TOGETHER") or draw.randrange(len(self.attacks)))]
+    def attack(self, draw: Draw, folder: Path) -> None:
+        attack = self.attacks[draw.number % len(self.attacks)]
         self.doing = attack.__name__
         attack(draw, folder)
 

@@ -38,12 +38,15 @@ Answer = dict[str, Any]
 
 
 class Attack(Protocol):
-    def attack(self, draw: random.Random, folder: Path) -> int | None: ...
+    def attack(self, draw: Draw, folder: Path) -> int | None: ...
 
 
-def draw_for(name: str, seed: int) -> random.Random:
-    """The random numbers of one attack."""
-    return random.Random(f"{name}:{seed}")
+class Draw(random.Random):
+    """The random numbers of one attack; its number lets an attack take turns."""
+
+    def __init__(self, name: str, number: int) -> None:
+        super().__init__(f"{name}:{number}")
+        self.number = number
 
 
 # --- memory -----------------------------------------------------------------------------------
@@ -78,7 +81,7 @@ def waiting(pid: int) -> float:
 # --- one attack -------------------------------------------------------------------------------
 
 
-def attempt(attack: Attack, draw: random.Random, folder: Path) -> Answer:
+def attempt(attack: Attack, draw: Draw, folder: Path) -> Answer:
     """Make one attack in an empty folder, and say what it came to."""
     folder.mkdir(parents=True)
     canary = folder.parent / "CANARY"
@@ -149,7 +152,7 @@ class Fork:
         with os.fdopen(inbox) as seeds:
             for seed in seeds:
                 reset_peak()
-                answer = attempt(attack, draw_for(name, int(seed)), folder / "attack")
+                answer = attempt(attack, Draw(name, int(seed)), folder / "attack")
                 answer["memory"] = max(memory("VmHWM") - begin, 0)
                 answer["doing"] = f"{getattr(attack, 'doing', name)}: {command.doing}"
                 made += 1

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from resnets.paper.numbers import beside
-from resnets.report import depth, performance, reproduced
+from resnets.report import depth, performance, reliability, reproduced
 from resnets.runs import Summary
 from resnets.spec import Spec
 
@@ -74,6 +74,7 @@ TABLES: dict[str, Callable[[Path], str]] = {
     "transfer": transfer,
     **reproduced.TABLES,
     **performance.TABLES,
+    **reliability.TABLES,
 }
 
 
