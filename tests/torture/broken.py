@@ -71,19 +71,16 @@ class WrongPrinter(Pictures):
 
 
 class WrongEngine(Edits):
-    """An engine that forgets what was edited: it runs the network behind a factor of 1.01."""
+    """An engine whose scores are off by a hundredth."""
 
-    @staticmethod
-    def engines(net, memory):
-        return lambda x: 1.01 * net(x)
-
-    def attack(self, draw, folder):
+    def __init__(self, folder):
+        super().__init__(folder)
         self.ways = ["fast"]
-        super().attack(draw, folder)
+        self.engines = lambda net, memory: lambda x: 1.01 * net(x)
 
 
 class WrongResume(Kills):
-    """A run that goes on at another learning rate after it was killed."""
+    """A run that is trained with another seed when it is disturbed."""
 
     def disturb(self, draw, options):
         return super().disturb(draw, {**options, "seed": options["seed"] + 1})

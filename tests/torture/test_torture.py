@@ -130,10 +130,10 @@ def test_an_edit_changes_what_a_network_computes():
             if edits.EDITS[name](edited, random.Random(seed)) is None:
                 continue
             try:
-                numbers = [edits.gradients(net, net) for net in (plain, edited)]
+                numbers = [edits.gradients(net, net)[:3] for net in (plain, edited)]
             except RuntimeError:  # maps that do not fit
                 continue
-            if len(numbers[0]) != len(numbers[1]) or max(edits.errors(numbers[1], numbers[0])) > 1e-5:
+            if max(edits.errors(numbers[1], numbers[0])) > 1e-6:
                 break
         else:
             raise AssertionError(f"{name} changes nothing")
@@ -149,7 +149,7 @@ def test_operations_on_files_are_hit_before_after_and_in_the_middle(tmp_path):
     count = kills.count_operations({**options, "out": tmp_path / "count"})
     assert count > 20
     draw, codes = random.Random(0), set()
-    for number, torn in itertools.product(range(6), (False, True)):
+    for number, torn in itertools.product(range(3), (False, True)):
         place = {**options, "out": tmp_path / f"{number}{torn}"}
         at, share = draw.randrange(count // 2), draw.random() if torn else None
         codes.add(kills.wait(kills.fork(lambda place=place, at=at, share=share: kills.die_at(place, at, share))))

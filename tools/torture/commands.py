@@ -18,9 +18,9 @@ ODD = (
     "\x1b[31mred", "é", "\u202e", "１２", "1,2", ",", "1,,2", "1,2,3,4,5,6,7,8,9", "../..", "/nonexistent/x", ".", "--",
     "-", "=", " ", "\n", "0x10", "3it", "2ep", "0it", "-1it", "1.5it", "@", "16@0", "0@0", "32@16", "16@nan", ":",
     "a:b", "scale:", "scale:nan:inf", "scale:1:1:1", "dropout:2", "dropout:nan", "gate", "exclusive_gate:1e400",
-    "identity", "true", "None", "cuda", "cuda:99", "mps", "meta", "cpu:3", "cpu", "onnxruntime", "frozen", "plain", "auto", "fp16",
-    "bf16", "min", "lean", "fast", "*", "[", "resnet20", "preresnet20.cifar10", "order=original,x", "order=", "1/0",
-    "0/0", "3/2", "1/2", "a" * 3000, "3x3", "1x1", "999999x999999", "pad", "project", "\udcff", "synthetic:40",
+    "identity", "true", "None", "cuda", "cuda:99", "mps", "meta", "cpu:3", "cpu", "onnxruntime", "frozen", "plain",
+    "auto", "fp16", "bf16", "min", "lean", "fast", "*", "[", "resnet20", "preresnet20.cifar10", "order=original,x",
+    "order=", "1/0", "0/0", "3/2", "1/2", "a" * 3000, "3x3", "1x1", "999999x999999", "pad", "project", "\udcff", "synthetic:40",
     "synthetic:0", "synthetic:-1", "synthetic:１２", "imagenet:", "imagenet:x", "cifar-quick", "muon", "skip", "hour",
 )  # fmt: skip
 NEVER = ("--runs", "--batches", "--seeds")  # numbers of jobs, which would be done
