@@ -20,8 +20,9 @@ ODD = (
     "a:b", "scale:", "scale:nan:inf", "scale:1:1:1", "dropout:2", "dropout:nan", "gate", "exclusive_gate:1e400",
     "identity", "true", "None", "cuda", "cuda:99", "mps", "meta", "cpu:3", "cpu", "onnxruntime", "frozen", "plain",
     "auto", "fp16", "bf16", "min", "lean", "fast", "*", "[", "resnet20", "preresnet20.cifar10", "order=original,x",
-    "order=", "1/0", "0/0", "3/2", "1/2", "a" * 3000, "3x3", "1x1", "999999x999999", "pad", "project", "\udcff", "synthetic:40",
-    "synthetic:0", "synthetic:-1", "synthetic:１２", "imagenet:", "imagenet:x", "cifar-quick", "muon", "skip", "hour",
+    "order=", "1/0", "0/0", "3/2", "1/2", "a" * 3000, "3x3", "1x1", "999999x999999", "pad", "project", "\udcff",
+    "synthetic:40", "synthetic:0", "synthetic:-1", "synthetic:１２", "imagenet:", "imagenet:x", "cifar-quick", "muon",
+    "skip", "hour",
 )  # fmt: skip
 NEVER = ("--runs", "--batches", "--seeds")  # numbers of jobs, which would be done
 THIN = ["--widths", "4,8,8", "--blocks", "1"]
