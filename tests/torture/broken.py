@@ -36,7 +36,12 @@ def skip(folder):
     raise SkippedError("there is no such thing here")
 
 
-FAULTS = (hang, crash, raise_exception, take_memory, unpickle, skip, lambda folder: None)
+def end_worker(folder):
+    os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(5)
+
+
+FAULTS = (hang, crash, raise_exception, take_memory, unpickle, skip, end_worker, lambda folder: None)
 
 
 class Faults:

@@ -78,7 +78,7 @@ def test_two_trainings_of_one_run(tmp_path):
 
 @pytest.fixture(scope="module")
 def faults(tmp_path_factory):
-    return attack(tmp_path_factory.mktemp("faults"), "faults", "tests.torture.broken:Faults", range(7), 3.0)
+    return attack(tmp_path_factory.mktemp("faults"), "faults", "tests.torture.broken:Faults", range(8), 3.0)
 
 
 @pytest.mark.parametrize(
@@ -89,6 +89,7 @@ def faults(tmp_path_factory):
         (2, "tracebacks", "ZeroDivisionError at torture/broken.py"),
         (3, "over memory", "more than 1 GiB in faults"),
         (4, "code executed", "the canary was written"),
+        (6, "crashes", "the worker ended, exit code -9"),
     ],
 )
 def test_a_fault_is_found_and_named(faults, number, kind, what):
@@ -99,7 +100,7 @@ def test_a_fault_is_found_and_named(faults, number, kind, what):
 def test_what_was_skipped_is_no_fault_and_the_worker_goes_on(faults):
     assert faults[5]["skipped"] == "there is no such thing here"
     assert faults[5]["tried"] == 0
-    assert "kind" not in faults[6]
+    assert "kind" not in faults[7]
 
 
 @pytest.mark.parametrize(

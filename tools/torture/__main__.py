@@ -76,7 +76,10 @@ class Worker:
         if line := self.process.stdout.readline():
             return json.loads(line)
         tail = " | ".join(self.log.read_text(errors="replace").strip().splitlines()[-8:])
-        raise UserError(f"a worker ended by itself, exit code {self.process.wait()}, at seed {self.seed}: {tail}")
+        what = f"the worker ended, exit code {self.process.wait()}: {tail}"
+        if self.seed is None:
+            raise UserError(f"a section cannot be prepared: {what}")
+        return {"tried": 1, "kind": "crashes", "what": what}
 
     def close(self) -> None:
         with suppress(OSError):
@@ -104,17 +107,25 @@ def answers(
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Each seed with its answer, as they come, from some workers."""
     with ExitStack() as stack, selectors.DefaultSelector() as ready:
-        for number in range(workers):
-            worker = Worker(name, section, folder / f"{name}-{number}", env)
+        numbers = itertools.count()
+
+        def begin() -> None:
+            worker = Worker(name, section, folder / f"{name}-{next(numbers)}", env)
             stack.callback(worker.close)
             ready.register(worker.process.stdout, selectors.EVENT_READ, worker)  # type: ignore[arg-type]
+
+        for _ in range(workers):
+            begin()
         while ready.get_map():
             for key, _ in ready.select():
                 worker = key.data
                 answer = worker.answer()
                 if worker.seed is not None:
                     yield worker.seed, answer
-                if (seed := next(seeds, None)) is None:
+                if worker.process.poll() is not None:
+                    ready.unregister(key.fileobj)
+                    begin()
+                elif (seed := next(seeds, None)) is None:
                     ready.unregister(key.fileobj)
                 else:
                     worker.ask(seed)
