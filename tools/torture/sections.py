@@ -29,7 +29,7 @@ _FUZZ = {
     "results": Section("tools.torture.results:Results", 1500, 150),
     "archives": Section("tools.torture.archives:Archives", 1500, 250),
     "commands": Section("tools.torture.commands:Commands", 2000, 250),
-    "injections": Section("tools.torture.injections:Injections", 300, 50),
+    "injections": Section("tools.torture.injections:Injections", 1000, 150),
     "pickles": Section("tools.torture.pickles:Pickles", 500, 100),
 }
 SECTIONS = {
