@@ -3,7 +3,6 @@
 import os
 import random
 import re
-import struct
 
 import numpy as np
 import pytest
@@ -12,6 +11,7 @@ from pictures import DECODERS, decode_by, encoded, smooth
 from resnets.data import decode as module
 from resnets.data.decode import BadImageError, Opened
 from resnets.data.views import View
+from tools.torture.mutation import mutated
 
 FILES = 1000  # for each decoder
 VIEW = View("aspect", 16, (0, 0))
@@ -34,29 +34,6 @@ def originals():
     yield encoded(picture.convert("P"), "PNG", transparency=bytes(range(200)))
     yield encoded(picture.convert("RGBA"), "PNG")
     yield encoded(Image.fromarray(np.arange(48 * 36, dtype=np.uint16).reshape(36, 48)), "PNG")
-
-
-def mutated(data, draw):
-    """Bytes changed, cut off, taken out, put in twice, or a size in the header made large."""
-    found = bytearray(data)
-    for _ in range(draw.choice((1, 1, 2, 8))):
-        at = draw.randrange(len(found))
-        match draw.randrange(6):
-            case 0:
-                found[at] = draw.randrange(256)
-            case 1:
-                found[at] ^= 1 << draw.randrange(8)
-            case 2:
-                del found[max(at, 4) :]
-            case 3:
-                del found[at : at + draw.randrange(1, 20)]
-            case 4:
-                found[at:at] = found[at : at + draw.randrange(1, 40)]
-            case 5:
-                found[at : at + 4] = struct.pack(">I", draw.choice((0, 1, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF)))
-        if not found:
-            break
-    return bytes(found)
 
 
 def open_files():

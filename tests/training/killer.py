@@ -9,7 +9,6 @@ for each job, the folders of both runs, the moments of the kills and the exit co
 from __future__ import annotations
 
 import json
-import os
 import random
 import signal
 import sys
@@ -19,53 +18,9 @@ from typing import Any
 
 import torch
 
-from resnets.training import session
-from resnets.training.loop import Trainer
+sys.path.insert(0, str(Path(__file__).parents[2]))  # for tools, which are no part of the installed package
 
-START, FINISH = -1, 10**9  # moments beside the steps: the process has begun, the last step is done
-
-
-def start(options: dict[str, Any]) -> tuple[int, int]:
-    """A process that trains; its id, and a pipe on which it tells each step that it begins."""
-    read, write = os.pipe()
-    if pid := os.fork():
-        os.close(write)
-        return pid, read
-    code = 1
-    try:
-        step, finish = Trainer.step, Trainer.finish
-
-        def told_step(self: Trainer, i: int) -> None:
-            os.write(write, b"%d\n" % i)
-            step(self, i)
-
-        def told_finish(self: Trainer) -> None:
-            os.write(write, b"%d\n" % FINISH)
-            finish(self)
-
-        Trainer.step, Trainer.finish = told_step, told_finish  # type: ignore[method-assign]
-        os.write(write, b"%d\n" % START)
-        session.train(**options)
-        code = 0
-    except KeyboardInterrupt:
-        code = 130
-    finally:
-        os._exit(code)
-
-
-def attempt(options: dict[str, Any], moment: int | None, jitter: float, number: int) -> tuple[int | None, int]:
-    """Train until `moment`, wait a little, send the signal: where it struck (None: too late), and the exit code."""
-    pid, pipe = start(options)
-    struck = None
-    with os.fdopen(pipe) as told:
-        for line in told:
-            if moment is not None and int(line) >= moment:
-                time.sleep(jitter)
-                os.kill(pid, number)
-                struck = int(line)
-                break
-        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    return (struck if code else None), code
+from tools.torture.training import FINISH, START, attempt
 
 
 def do(job: dict[str, Any]) -> dict[str, Any]:

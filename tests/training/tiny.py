@@ -9,26 +9,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import safetensors.torch
-from torch import Tensor
-
 from resnets.runs import Run
 from resnets.training.session import train
+from tools.torture.training import OPTIONS, curve, weights
 
-NETWORK = {"widths": (4, 8, 8), "blocks": 1}
-OPTIONS: dict[str, Any] = {
-    "model": "preresnet20",
-    "data": "synthetic:256",
-    "network": NETWORK,
-    "length": "12it",
-    "batch": 48,  # an epoch ends in the middle of a batch
-    "warmup": "2it",
-    "milestones": "9it",
-    "sizes": "16@0",
-    "log_every": 3,
-    "quiet": True,
-}
-MEASURED = ("images_per_second", "memory")  # what differs between two equal runs
+NETWORK = OPTIONS["network"]
 
 
 STOPPER = Path(__file__).with_name("stopper.py")
@@ -63,15 +48,6 @@ def two_processes(
 
 def train_tiny(out: Path, **changes: Any) -> Run:
     return train(**{**OPTIONS, "out": out, **changes})
-
-
-def weights(run: Run) -> dict[str, Tensor]:
-    return safetensors.torch.load_file(run.weights)
-
-
-def curve(run: Run) -> list[dict[str, Any]]:
-    """The metrics, without what is measured by the clock."""
-    return [{k: v for k, v in line.items() if k not in MEASURED} for line in run.metrics()]
 
 
 def assert_same(one: Run, other: Run) -> None:

@@ -15,7 +15,7 @@ from resnets import records
 from resnets.atomic import write_atomically
 from resnets.errors import UserError
 from resnets.paper.numbers import beside
-from resnets.report import depth, performance, reproduced
+from resnets.report import depth, performance, reliability, reproduced
 from resnets.runs import Summary
 from resnets.spec import Spec
 from resnets.text import print_lines, say
@@ -77,6 +77,7 @@ TABLES: dict[str, Callable[[Path], str]] = {
     "transfer": transfer,
     **reproduced.TABLES,
     **performance.TABLES,
+    **reliability.TABLES,
 }
 
 
