@@ -125,3 +125,9 @@ def test_no_sizes_leave_the_images_as_they_are():
 def test_a_training_without_a_step_is_refused():
     with pytest.raises(UserError, match=r"a training of 0it has no step; give a longer one\."):
         schedule(length="0it")
+
+
+def test_a_warm_up_that_never_ends_is_told():
+    (sentence,) = Schedule(recipe_of("cifar-paper", length="100it"), 50_000).notices()
+    assert sentence.startswith("the warm-up of 400 steps does not end within the 100 steps of the training")
+    assert Schedule(recipe_of("cifar-paper"), 50_000).notices() == []

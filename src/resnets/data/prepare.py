@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import os
 import re
+import shutil
 import tarfile
 import zlib
 from collections import Counter
@@ -130,10 +131,11 @@ def _unpack_class(tar: tarfile.TarFile, member: tarfile.TarInfo, out: Path, coun
     half = out / f".{wnid}.part"
     _make_folder(half)
     name = re.compile(wnid + r"_[0-9]{1,8}\.JPEG")
-    with tarfile.open(fileobj=tar.extractfile(member), mode="r:") as inner:
-        written = sum(_write(inner, image, half / image.name, name) for image in inner)
-    if written != count:
-        raise UserError(f"{tar.name!s} has {written} images of {wnid}, and the devkit says {count}; get it again.")
+    with _removed_if_refused(half):
+        with tarfile.open(fileobj=tar.extractfile(member), mode="r:") as inner:
+            written = sum(_write(inner, image, half / image.name, name) for image in inner)
+        if written != count:
+            raise UserError(f"{tar.name!s} has {written} images of {wnid}, and the devkit says {count}; get it again.")
     half.replace(out / wnid)
 
 
@@ -148,7 +150,7 @@ def _unpack_val(path: Path, truth: list[str], out: Path, advance: Advance) -> in
         _make_folder(folder)
     name = re.compile(r"ILSVRC2012_val_([0-9]{8})\.JPEG")
     found: Counter[int] = Counter()
-    with _archive(path, "r:") as tar:
+    with _removed_if_refused(half), _archive(path, "r:") as tar:
         for member in tar:
             number = int(match[1]) if (match := name.fullmatch(member.name)) else 0
             if not 1 <= number <= len(truth):
@@ -156,8 +158,8 @@ def _unpack_val(path: Path, truth: list[str], out: Path, advance: Advance) -> in
             _write(tar, member, half / truth[number - 1] / member.name, name)
             found[number] += 1
             advance(1)
-    if len(found) != len(truth):
-        raise UserError(f"{path} has {len(found)} of {len(truth)} validation images; get it again.")
+        if len(found) != len(truth):
+            raise UserError(f"{path} has {len(found)} of {len(truth)} validation images; get it again.")
     half.replace(out)
     return len(truth)
 
@@ -176,6 +178,16 @@ def _copy(stream: IO[bytes], to: Path) -> None:
     data = stream.read()
     with os.fdopen(open_plain(to, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
         file.write(data)
+
+
+@contextmanager
+def _removed_if_refused(half: Path) -> Iterator[None]:
+    """Remove what came from an archive that is refused; after a kill or a full disk it stays, for the next try."""
+    try:
+        yield
+    except (UserError, tarfile.TarError):
+        shutil.rmtree(half, ignore_errors=True)
+        raise
 
 
 def _make_folder(folder: Path) -> None:

@@ -165,7 +165,7 @@ class Frozen(nn.Module):
         self.stem = _folded(net.stem, next(stem_changes(net), None))
         self.units = nn.Sequential(*map(_folded, net.units, unit_changes(net)))
         self.last = _folded(net.last)
-        self.classifier = copy.deepcopy(net.classifier)
+        self.classifier: nn.Linear = _copy(net.classifier)  # type: ignore[assignment]
         super().train(False)
         self.requires_grad_(False)
 
@@ -186,7 +186,7 @@ class FrozenCopy(Frozen):
     def __init__(self, net: ResNet) -> None:
         nn.Module.__init__(self)
         self.spec = net.spec
-        self.copy = copy.deepcopy(net)
+        self.copy = _copy(net)
         nn.Module.train(self, False)
         self.requires_grad_(False)
 
@@ -195,10 +195,18 @@ class FrozenCopy(Frozen):
         return self.copy(x)
 
 
+def _copy(module: nn.Module) -> nn.Module:
+    """A copy as PyTorch makes it, which it cannot of weights that are computed from others as torch.nn.utils does."""
+    try:
+        return copy.deepcopy(module)
+    except RuntimeError as error:
+        raise UserError(f"a network with computed weights cannot be frozen ({error}); make them plain first.") from None
+
+
 def _folded(part: nn.Module, change: str | None = None) -> nn.Module:
     """A part of a network with BN folded, or a copy of one that was changed."""
     if change is not None:
-        return copy.deepcopy(part)
+        return _copy(part)
     return FrozenUnit(part) if isinstance(part, Unit) else nn.Sequential(*fold(part))
 
 

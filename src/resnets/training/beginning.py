@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
@@ -12,6 +11,7 @@ from typing import NamedTuple
 from resnets.data.folder import Folder
 from resnets.data.images import Images
 from resnets.errors import UserError
+from resnets.interop.about import about
 from resnets.interop.files import read, read_metadata
 from resnets.interop.pretrained import located
 from resnets.interop.weights import layout_in, load_weights, read_spec
@@ -55,16 +55,16 @@ def from_weights(path: str | Path, spec: Spec, data: Images | Folder, seed: int)
         raise UserError(f"{file} has no classifier, so it holds no whole network.")
     source = build(dataclasses.replace(spec, num_classes=len(outputs)))
     load_weights(source, file)
-    classes = tuple(json.loads(metadata.get("classes", "[]")))
-    same = len(outputs) == spec.num_classes and classes in ((), data.classes)
+    known = about(metadata, source.spec, file)
+    same = len(outputs) == spec.num_classes and known.classes in ((), data.classes)
     net = source if same else build(spec, seed=seed)
     if not same:
         kept = {k: v for k, v in source.state_dict().items() if not k.startswith("classifier.")}
         net.load_state_dict(kept, strict=False)
-    said = json.loads(metadata.get("preprocessing", "{}"))
-    if said.get("normalize") == "channel":
-        data = dataclasses.replace(data, mean=tuple(said["mean"]), std=tuple(said["std"]))
-    elif not said and layout.mean_std is not None:
+    if known.preprocessing is not None:
+        if known.preprocessing.normalize == "channel":
+            data = dataclasses.replace(data, mean=known.preprocessing.mean, std=known.preprocessing.std)
+    elif layout.mean_std is not None:
         data = dataclasses.replace(data, mean=layout.mean_std[0], std=layout.mean_std[1])
     classifier = "and its classifier" if same else f"with a new classifier for {spec.num_classes} classes"
     digest = hashlib.sha256(file.read_bytes()).hexdigest()

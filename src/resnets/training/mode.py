@@ -17,9 +17,9 @@ from resnets.training.recipe import Recipe
 
 
 def fallbacks(model: nn.Module) -> list[str]:
-    """Why some units of a prepared network run plain in spite of its mode."""
+    """Sentences that say why some units of a prepared network run plain in spite of its mode."""
     choices = model.choices if isinstance(model, Prepared) else []
-    return sorted({choice.reason for choice in choices if choice.runner == "plain"})
+    return sorted({f"some units run plain: {choice.reason}." for choice in choices if choice.runner == "plain"})
 
 
 def fitting(

@@ -32,6 +32,9 @@ def _field(default: Any, text: str, later: bool = False) -> Any:
     return dataclasses.field(default=default, metadata={"help": text, "later": later})
 
 
+_LARGEST_BATCH = 1 << 20  # images: larger ones are a slip of the finger, and would take all memory
+
+
 @dataclass(frozen=True)
 class Recipe:
     """What is done to a network. The defaults are the papers' recipe for CIFAR."""
@@ -89,7 +92,7 @@ class Recipe:
             if field.type == "float":  # 1 and 1.0 are one recipe
                 object.__setattr__(self, field.name, float(value))
         for name, low, high in (
-            ("batch", 1, None), ("micro_batch", 0, None), ("pad", 0, None), ("validation", 0, None),
+            ("batch", 1, _LARGEST_BATCH), ("micro_batch", 0, _LARGEST_BATCH), ("pad", 0, None), ("validation", 0, None),
             ("precise_bn", 0, None), ("lr", 0, None), ("warmup_lr", 0, None), ("weight_decay", 0, None),
             ("gamma", 0, None), ("muon_lr", 0, None), ("muon_decay", 0, None), ("final_lr", 0, None),
             ("momentum", 0, 1), ("label_smoothing", 0, 1),

@@ -27,6 +27,16 @@ class Schedule:
     def total(self) -> int:
         return self.steps(self.recipe.length)
 
+    def notices(self) -> list[str]:
+        """Sentences about what the user may not have meant."""
+        warmup = self.steps(self.recipe.warmup)
+        if warmup < self.total:
+            return []
+        return [
+            f"the warm-up of {warmup:,} steps does not end within the {self.total:,} steps of the training: "
+            f"the learning rate stays at {self.recipe.warmup_lr:g}."
+        ]
+
     def lr(self, step: int, peak: float | None = None) -> float:
         """The rate with which step `step` (from 0) changes the weights; `peak` stands for the recipe's, if given.
 

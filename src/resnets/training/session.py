@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import sys
 import time
@@ -116,8 +117,8 @@ def train(
             spec, images, chosen, seed,
             device=place, workers=workers, net=start, reading=reading, processes=processes, **how,
         )  # fmt: skip
-        for reason in mode.fallbacks(trainer.prepared):
-            tell(f"some units run plain: {reason}.")
+        for notice in (*mode.fallbacks(trainer.prepared), *trainer.schedule.notices()):
+            tell(notice)
         session = _Session(
             run, identity, trainer,
             curve=curve, test=test, log_every=log_every, checkpoint_every=checkpoint_every, every=every,
@@ -165,6 +166,8 @@ class _Session:
         self.run, self.identity, self.trainer, self.workers = run, identity, trainer, trainer.workers
         self.test = test and trainer.feed.count("test") > 0
         self.curve = curve and trainer.feed.count("test") > 0
+        if not 0 <= checkpoint_every < math.inf:
+            raise UserError(f"checkpoint_every must be a number of seconds of at least 0, not {checkpoint_every}.")
         self.log_every, self.checkpoint_every, self.every = log_every, checkpoint_every, every
         self.step = 0
         self.lines = 0  # of metrics

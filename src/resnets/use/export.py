@@ -55,7 +55,7 @@ def export_command(what: str, *, format: str, out: str | None, fold: bool, chang
 
 def file_name(network: str, ending: str) -> str:
     """A file of this folder, whatever a foreign file says that its network is called."""
-    return re.sub(r"[^A-Za-z0-9_.-]+", "_", network)[:_LONGEST].lstrip(".") + ending
+    return (re.sub(r"[^A-Za-z0-9_.-]+", "_", network)[:_LONGEST].lstrip(".") or "network") + ending
 
 
 def _subject(what: str, changes: dict[str, Any]) -> Subject:
