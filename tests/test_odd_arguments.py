@@ -28,7 +28,7 @@ MANY = "9" * 5000
         (["train", "resnet20", "--sizes", f"{MANY}@0"], "sizes must look like 16@0,24@0.5,32@0.8"),
         (["train", "resnet20", "--lr", "nan"], "lr must be a finite number, not nan"),
         (["train", "resnet20", "--batch", "1e9"], "invalid int value: '1e9'"),
-        (["train", "resnet20", "--batch", "-4"], "batch must be at least 1, not -4"),
+        (["train", "resnet20", "--batch", "-4"], "batch must be between 1 and 1048576, not -4"),
         (["train", "resnet20", "--data", f"synthetic:{MANY}"], "write synthetic:N"),
         (["train", "resnet20", "--log-every", "²"], "is not a whole number of at least 1"),
         (["eval", "resnet20", "--precise-bn=-5"], "is not a whole number of at least 1"),

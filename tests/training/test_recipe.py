@@ -38,11 +38,11 @@ def test_augment_auto_is_decided_by_how_large_images_are():
 
 
 BAD = [
-    ({"batch": 0}, "batch must be at least 1, not 0"),
+    ({"batch": 0}, "batch must be between 1 and 1048576, not 0"),
     ({"batch": 12.5}, "batch must be a whole number, not 12.5"),
     ({"batch": True}, "batch must be a whole number, not True"),
     ({"batch": "128"}, "batch must be a whole number, not '128'"),
-    ({"micro_batch": -1}, "micro_batch must be at least 0"),
+    ({"micro_batch": -1}, "micro_batch must be between 0 and 1048576"),
     ({"lr": -0.1}, "lr must be at least 0"),
     ({"lr": float("nan")}, "lr must be a finite number, not nan"),
     ({"lr": float("inf")}, "lr must be a finite number, not inf"),

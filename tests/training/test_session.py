@@ -23,6 +23,7 @@ from resnets.training.loop import Trainer
 from resnets.training.progress import progress
 from resnets.training.recipe import recipe_of
 from resnets.zoo import spec_of
+from tools.torture.training import MEASURED
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +50,7 @@ def test_the_metrics_have_a_line_a_log_step_and_an_epoch(run):
     assert [line["step"] for line in lines if line["kind"] == "validation"] == [5, 9, 12]
     assert [line["step"] for line in lines if line["kind"] == "test"] == [5, 9, 12]
     first = run.metrics()[0]
-    assert set(first) == {"kind", "step", "epoch", "loss", "error", "lr", *tiny.MEASURED}
+    assert set(first) == {"kind", "step", "epoch", "loss", "error", "lr", *MEASURED}
     assert first["epoch"] == round(3 * 48 / 216, 4)
     assert [line["lr"] for line in lines if line["kind"] == "train"] == pytest.approx([0.1, 0.1, 0.1, 0.1, 0.01])
 

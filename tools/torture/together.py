@@ -133,6 +133,13 @@ def full_disk(draw: random.Random, folder: Path) -> None:
     disk = folder / "disk"
     disk.mkdir()
     mount(disk, "size=1m")
+    try:
+        fill(disk, draw, folder)
+    finally:
+        subprocess.run(["umount", "--lazy", str(disk)], check=False)
+
+
+def fill(disk: Path, draw: random.Random, folder: Path) -> None:
     log = folder / "log"
     first = start([*TRAIN, "--out", disk], log)
     try:

@@ -133,10 +133,14 @@ class Fork:
         if self.pid == 0:
             os.close(self.orders)
             os.close(self.answers)
+            code = 1
             try:
                 self._serve(attack, name, folder, inbox, outbox)
+                code = 0
+            except BaseException:
+                traceback.print_exc()  # into the log: a fault of the harness itself
             finally:
-                os._exit(0)
+                os._exit(code)
         os.close(inbox)
         os.close(outbox)
 

@@ -37,13 +37,13 @@ ATTACKS = {  # sections, by what is done in them
     "bombs": "files that unpack to gigabytes",
     "together": "processes at once, killed workers, full disks",
 }
+INPUTS = tuple(name for name in ATTACKS if name not in ("kills", "file-kills", "edits", "together"))
 PROMISES: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (  # a sentence, its sections, what must be 0
     ("A training that is killed at any moment and started again ends with the same bytes as one that was left alone.",
      ("kills", "file-kills", "together"), ("differing bytes",)),
     ("A broken file or a wrong word gets one sentence: no crash, no traceback, no part of a file left behind.",
-     tuple(name for name in ATTACKS if name not in ("kills", "file-kills", "edits", "together")),
-     ("crashes", "tracebacks", "left behind")),
-    ("Every input gets its answer within 20 seconds.", tuple(ATTACKS), ("hangs",)),
+     INPUTS, ("crashes", "tracebacks", "left behind")),
+    ("Every input gets its answer within 20 seconds.", INPUTS, ("hangs",)),
     ("No file that is read runs code.", tuple(ATTACKS), ("code executed",)),
     ("No input under 20 MB takes more than 1 GiB of memory.", tuple(ATTACKS), ("over memory",)),
     ("A name in a file commands no terminal, no browser and no spreadsheet.",
