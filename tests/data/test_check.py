@@ -62,3 +62,11 @@ def test_bad_words_are_told(folder, capsys):
     told = capsys.readouterr().err
     assert "unknown policy for bad images 'ignore': choose one of error, skip." in told
     assert "there is no folder" in told
+
+
+def test_an_animation_whose_later_pictures_are_broken_is_good(folder, capsys):
+    whole = encoded(smooth(9, 9).quantize(), "GIF")
+    begun = b"\x2c" + bytes(9)  # a second picture, of which there is the head alone
+    (folder / "train" / "dog" / "moving.gif").write_bytes(whole.removesuffix(b"\x3b") + begun)
+    assert main(["data", "check", str(folder)]) == 0
+    assert "  1 animated" in capsys.readouterr().out

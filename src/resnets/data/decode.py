@@ -68,6 +68,14 @@ class Room:
         return self.bytes
 
 
+def _is_animated(image: Image.Image) -> bool:
+    """Whether pictures follow the first; PIL reads them all to count them, and fails in many ways where one is bad."""
+    try:
+        return getattr(image, "n_frames", 1) > 1
+    except Exception:
+        return True
+
+
 class Opened:
     """An image whose header was read: its upright size is known, its pixels are not decoded yet."""
 
@@ -117,7 +125,7 @@ class Opened:
             found.append({"L": "greyscale", "1": "black and white", "P": "palette"}.get(image.mode, image.mode))
         if self.orientation > 1:
             found.append("turned by EXIF")
-        if getattr(image, "n_frames", 1) > 1:
+        if _is_animated(image):
             found.append("animated")
         return tuple(found)
 

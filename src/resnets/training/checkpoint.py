@@ -33,7 +33,7 @@ class Checkpoint:
 
 def save(folder: Path, checkpoint: Checkpoint) -> Path:
     """Write a checkpoint; of the others only the one before it stays, as those after it were found damaged."""
-    metadata = {"step": str(checkpoint.step), "state": json.dumps(checkpoint.state, sort_keys=True)}
+    metadata = {"step": str(checkpoint.step), "state": json.dumps(checkpoint.state)}
     data = safetensors.torch.save(checkpoint.tensors, metadata)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"step-{checkpoint.step:08d}-{_digest(data)}.safetensors"
