@@ -41,7 +41,7 @@ $(VENV)/.dev: $(VENV)/.package
 
 # The tables of README and docs, from results/.
 tables: $(VENV)/.package
-	$(BIN)/python -m resnets.report.tables
+	$(BIN)/python -m tools.tables
 
 # The papers' numbers and ours as one page, from results/.
 report: $(VENV)/.package
@@ -50,13 +50,13 @@ report: $(VENV)/.package
 # Ourselves beside other libraries: about an hour on a machine that does nothing else. QUICK=1: two minutes, for a look.
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks $(if $(QUICK),--quick)
-	$(BIN)/python -m resnets.report.tables
+	$(BIN)/python -m tools.tables
 
 # The promises of docs/reliability.md under attack: about an hour on two cores, QUICK=1: ten minutes. It exits with 1 if one
 # is broken. SEED=N makes the same attacks again, and `python -m tools.torture --replay SECTION:SEED` a single one.
 torture: $(VENV)/.dev
 	$(BIN)/python -m tools.torture $(if $(QUICK),--quick) $(if $(SEED),--seed $(SEED)); \
-	code=$$?; $(BIN)/python -m resnets.report.tables; exit $$code
+	code=$$?; $(BIN)/python -m tools.tables; exit $$code
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info

@@ -16,11 +16,11 @@ from pathlib import Path
 from benchmarks import lines, results, timing
 from benchmarks.lines import SECTIONS, Line
 from resnets.errors import UserError, one_of
-from resnets.report import depth
-from resnets.report.performance import SECTIONS as TABLES
-from resnets.report.performance import absences
-from resnets.report.ratios import lines as read
 from resnets.text import clock, print_table
+from tools.tables import depth
+from tools.tables.performance import SECTIONS as TABLES
+from tools.tables.performance import absences
+from tools.tables.ratios import lines as read
 
 Plan = list[tuple[str, Line, int]]  # section, line, rounds
 

@@ -21,8 +21,8 @@ from benchmarks.results import begun
 from resnets.atomic import write_atomically
 from resnets.data import load
 from resnets.data.images import Images
+from resnets.recipe import recipe_of
 from resnets.training.loop import Trainer
-from resnets.training.recipe import recipe_of
 from resnets.zoo import spec_of
 
 ROOT = Path(__file__).resolve().parents[1]

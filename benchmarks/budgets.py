@@ -11,12 +11,12 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from resnets.paper.rows import Row
-from resnets.paper.tables import shortcut
-from resnets.reproduce import results
-from resnets.reproduce.budgets import Budget, Scale
-from resnets.reproduce.plan import job
-from resnets.reproduce.running import Sources, run_seed
+from resnets.experiments import results
+from resnets.experiments.budgets import Budget, Scale
+from resnets.experiments.plan import job
+from resnets.experiments.running import Sources, run_seed
+from resnets.papers.rows import Row
+from resnets.papers.tables import shortcut
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "results" / "bench" / "budgets"

@@ -16,7 +16,7 @@ from torch.nn import functional
 from benchmarks import batches, jpegs, peers, roofline
 from resnets.engine import prepare
 from resnets.engine.allocator import keep_freed_memory
-from resnets.engine.memory import forecast
+from resnets.engine.memory_estimate import forecast
 from resnets.nn import ResNet
 from resnets.nn import build as build_net
 

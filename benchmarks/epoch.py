@@ -28,8 +28,8 @@ from PIL import Image
 from benchmarks.results import begun
 from resnets.atomic import write_atomically
 from resnets.data.folder import open_folder
-from resnets.training.feed import FromFiles
-from resnets.training.recipe import RECIPES
+from resnets.recipe import RECIPES
+from resnets.training.batches import FromFiles
 from resnets.training.schedule import Schedule
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -18,9 +18,9 @@ from torch import Tensor
 
 from resnets.data import decode, jpeg
 from resnets.data.augment import Normalize
+from resnets.data.decode_workers import Views, Wanted
 from resnets.data.folder import IMAGENET_MEAN, IMAGENET_STD, open_folder
-from resnets.data.loading import Views, Wanted
-from resnets.data.views import View
+from resnets.data.random_crops import View
 from resnets.engine.allocator import keep_freed_memory
 
 if TYPE_CHECKING:

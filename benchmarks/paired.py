@@ -6,7 +6,7 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from resnets.paper.outcomes import student
+from resnets.experiments.outcomes import student
 
 
 def difference(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, float]:

@@ -14,8 +14,8 @@ import time
 from benchmarks.lines import GOAL
 from resnets.data import load
 from resnets.engine.allocator import keep_freed_memory
+from resnets.recipe import recipe_of
 from resnets.training.loop import Trainer
-from resnets.training.recipe import recipe_of
 from resnets.zoo import spec_of
 
 HELD_OUT = 5000

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any
 
 from benchmarks.lines import Line
-from resnets.engine.available import available
+from resnets.engine.system_memory import available
 
 ROOT = Path(__file__).resolve().parents[1]
 PATIENCE = 900.0  # seconds without an answer, after which a contestant is given up

@@ -26,10 +26,10 @@ from resnets.atomic import write_atomically
 from resnets.data import load
 from resnets.data.images import Images
 from resnets.errors import UserError
-from resnets.interop.pretrained import located
+from resnets.recipe import RECIPES
 from resnets.runs import Run, Summary
-from resnets.training.recipe import RECIPES
 from resnets.training.session import train
+from resnets.weights.pretrained import located
 
 ROOT = Path(__file__).resolve().parents[1]
 

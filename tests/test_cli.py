@@ -19,7 +19,7 @@ from safetensors.torch import save_file
 import resnets
 from resnets import cli
 from resnets.cli import options
-from resnets.describe import commands
+from resnets.cli.commands import describe as commands
 from resnets.spec import ORDERS, RESIZES, SHORTCUTS, Spec
 from resnets.zoo import NETWORKS
 
@@ -247,7 +247,7 @@ def test_info_of_a_file(run, saved: Path) -> None:
 
 
 def test_info_of_a_file_reads_only_its_header(run, saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resnets.interop.files, "read", None)
+    monkeypatch.setattr(resnets.weights.files, "read", None)
     assert run("info", str(saved)).code == 0
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from resnets.compiled import Library, NotBuiltError, Ways
+from resnets.native_build import Library, NotBuiltError, Ways
 
 COMPILER = next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
 pytestmark = [
@@ -188,7 +188,7 @@ def test_a_loose_umask_does_not_open_the_cache(load):
 def test_many_processes_at_once_in_an_empty_cache(tmp_path):
     (tmp_path / "answer.cpp").write_text(SOURCE)
     code = (
-        "import ctypes; from pathlib import Path; from resnets.compiled import Library, Ways;"
+        "import ctypes; from pathlib import Path; from resnets.native_build import Library, Ways;"
         f"made = Library(Path({str(tmp_path / 'answer.cpp')!r}), 'an answer', Ways((('-fPIC',),), ((),)),"
         "lambda path: ctypes.CDLL(str(path)).answer()); print(*made.load())"
     )

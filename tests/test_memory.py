@@ -18,13 +18,13 @@ import torch
 from PIL import Image
 
 import resnets
-from resnets.interop.about import About, Preprocessing
+from resnets.weights.metadata import About, Preprocessing
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak of memory is read from /proc")
 GIB = 1024  # MiB
 MEASURE = """
 import sys
-import torch, resnets.use.predict, resnets.use.importing, resnets.evaluate.commands, resnets.data.check
+import torch, resnets.evaluation.predictions, resnets.weights.convert, resnets.cli.commands.evaluate, resnets.data.check
 from resnets.cli import main
 def peak():
     with open("/proc/self/status") as file:

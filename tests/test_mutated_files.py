@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from resnets.cli import main
-from resnets.report import tables
 from test_records import make_run
+from tools.tables import pages as tables
 
 ROOT = Path(__file__).parents[1]
 OTHERS = [

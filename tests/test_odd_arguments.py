@@ -8,7 +8,7 @@ from resnets import cli
 from resnets.cli.parser import Parser
 from resnets.errors import UserError
 from resnets.spec import Spec
-from resnets.use.export import file_name
+from resnets.weights.exporters import file_name
 from resnets.zoo import spec_of
 
 MANY = "9" * 5000

@@ -9,10 +9,10 @@ import pytest
 from resnets import records, spec_of
 from resnets.cli import main
 from resnets.errors import UserError
-from resnets.paper.outcomes import read, read_row
-from resnets.report import tables
+from resnets.experiments.outcomes import read, read_row
+from resnets.recipe import recipe_of
 from resnets.runs import Identity, Run, provenance
-from resnets.training.recipe import recipe_of
+from tools.tables import pages as tables
 
 ROOT = Path(__file__).parents[1]
 ROW = ROOT / "results" / "hour" / "plain20-cifar10.json"

@@ -12,8 +12,8 @@ import pytest
 
 from resnets import runs
 from resnets.errors import UserError
+from resnets.recipe import LATER, RECIPES, Recipe, recipe_of
 from resnets.runs import Identity, Run, Summary, provenance, without_folders
-from resnets.training.recipe import LATER, RECIPES, Recipe, recipe_of
 from resnets.zoo import NETWORKS, spec_of
 
 IDENTITY = Identity(spec_of("preresnet20"), "cifar10", "0123abcd", RECIPES["cifar-paper"], 0)

@@ -17,9 +17,9 @@ from safetensors.torch import save_file
 
 import resnets
 from resnets.cli import main
+from resnets.cli.prediction_output import Answer, Csv, Json, Table
 from resnets.data.progress import Console
 from resnets.text import json_text, print_json, print_lines, print_table
-from resnets.use.telling import Answer, Csv, Json, Table
 
 ROOT = Path(resnets.__file__).parent
 # a colour, a title, C1's CSI, a line of its own, a tab, two directions of writing, markup, half a character
@@ -243,7 +243,7 @@ def test_a_table_on_a_terminal_interprets_no_markup():
 
 def test_the_strange_names_are_in_the_weights(weights):
     """Else the tests above would try nothing."""
-    from resnets.interop.weights import read_spec
+    from resnets.weights.networks import read_spec
 
     assert read_spec(weights).name == NAME
     assert torch.is_tensor(resnets.load(weights).classifier.weight)

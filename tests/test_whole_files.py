@@ -10,8 +10,8 @@ from PIL import Image
 from resnets.atomic import make_folder_of, open_atomically, write_atomically
 from resnets.cli import main
 from resnets.errors import UserError
-from resnets.report import tables
 from resnets.training.session import train
+from tools.tables import pages as tables
 
 ROOT = Path(__file__).parents[1]
 FULL = "the disk is full; earlier files are intact"

@@ -8,6 +8,8 @@ torch is imported by what needs it, not by `import resnets`.
 
 from __future__ import annotations
 
+from resnets.version import __version__
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -16,13 +18,11 @@ if TYPE_CHECKING:
 
     from resnets.analysis.complexity import complexity
     from resnets.errors import DivergedError, UserError
-    from resnets.interop.weights import load, load_weights, save_weights
     from resnets.nn import ResNet
     from resnets.spec import Conv1x1, Dropout, ExclusiveGate, Identity, Plain, Scale, ShortcutGate, Spec
     from resnets.training.session import train
+    from resnets.weights.networks import load, load_weights, save_weights
     from resnets.zoo import list_models, spec_of
-
-__version__ = "0.1.0"
 
 _LAZY = {  # where each name lives; what takes time to import is imported when it is asked for
     **dict.fromkeys(("DivergedError", "UserError"), "resnets.errors"),
@@ -30,7 +30,7 @@ _LAZY = {  # where each name lives; what takes time to import is imported when i
         ("Conv1x1", "Dropout", "ExclusiveGate", "Identity", "Plain", "Scale", "ShortcutGate", "Spec"), "resnets.spec"
     ),
     **dict.fromkeys(("list_models", "spec_of"), "resnets.zoo"),
-    **dict.fromkeys(("load", "load_weights", "save_weights"), "resnets.interop.weights"),
+    **dict.fromkeys(("load", "load_weights", "save_weights"), "resnets.weights.networks"),
     "ResNet": "resnets.nn",
     "complexity": "resnets.analysis.complexity",
     "train": "resnets.training.session",
@@ -79,12 +79,12 @@ def create(
     """
     if pretrained:
         from resnets.errors import UserError
-        from resnets.interop.pretrained import file_of
+        from resnets.weights.pretrained import file_of
 
         if changes or seed is not None or generator is not None:
             raise UserError(f"a pretrained {name} comes as it is; leave out what would change it.")
         path = file_of(name)
-        from resnets.interop.weights import load
+        from resnets.weights.networks import load
 
         return load(path).to(device=device, dtype=dtype)
     from resnets.zoo import spec_of
@@ -95,13 +95,10 @@ def create(
     return build(chosen, seed=seed, generator=generator, device=device, dtype=dtype)
 
 
-_ROOMS = (
-    "analysis",
-    "engine",
-    "errors",
-    "spec",
-    "zoo",
-)  # found by `resnets.engine` alone, without an import of its own
+_ROOMS = (  # found by `resnets.engine` alone, without an import of its own
+    *("analysis", "data", "engine", "errors", "evaluation", "experiments", "nn", "papers", "recipe", "report", "runs"),
+    *("spec", "training", "weights", "zoo"),
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from resnets.errors import UserError
+from resnets.recipe import Recipe
 from resnets.spec import Spec
-from resnets.training.recipe import Recipe
 
 MOST_BYTES = 64 << 20  # of a JSON file
 MOST_METRICS = 1 << 30  # of a file with a line for each step

@@ -30,8 +30,8 @@ from weakref import WeakSet
 from resnets import records
 from resnets.errors import UserError
 from resnets.ownership import open_plain
+from resnets.recipe import LATER, RECIPES, Recipe, recipe_of
 from resnets.spec import Spec
-from resnets.training.recipe import LATER, RECIPES, Recipe, recipe_of
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Run:
         self.result_path = path / "result.json"
         self.checkpoints = path / "checkpoints"
         self.weights = path / "final.safetensors"
-        self.curves = path / "curves.svg"
+        self.picture = path / "curves.svg"
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r})"
@@ -135,6 +135,21 @@ class Run:
     def metrics(self) -> list[dict[str, Any]]:
         """All lines that were wholly written."""
         return records.read_metrics(self.metrics_path) if self.metrics_path.exists() else []
+
+    @property
+    def curves(self) -> dict[str, tuple[list[int], list[float]]]:
+        """Steps and values: `loss` and `training` error as logged, `validation` and `test` error where measured."""
+        found: dict[str, tuple[list[int], list[float]]] = {}
+        for line in self.metrics():
+            kind = line["kind"]
+            if kind == "signal":  # which has no error
+                continue
+            values = {"loss": line["loss"], "training": line["error"]} if kind == "train" else {kind: line["error"]}
+            for name, value in values.items():
+                if name != "epoch":
+                    found.setdefault(name, ([], []))[0].append(line["step"])
+                    found[name][1].append(value)
+        return found
 
     def require_identity(self, identity: Identity) -> None:
         """Refuse a folder whose config is of another run than its name says."""

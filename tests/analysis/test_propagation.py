@@ -9,8 +9,8 @@ import torch
 from torch.nn import functional
 
 import resnets
-from resnets.analysis.parts import run, take_apart
 from resnets.analysis.propagation import cheap, propagation, spans
+from resnets.analysis.unit_terms import run, take_apart
 from resnets.errors import UserError
 from resnets.nn import ResNet
 from resnets.nn.shortcuts import ExclusiveGate, Scale

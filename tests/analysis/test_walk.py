@@ -5,7 +5,7 @@ import weakref
 import torch
 
 import resnets
-from resnets.analysis import walk as subject
+from resnets.analysis import forward_backward as subject
 from resnets.analysis.propagation import propagation
 
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from benchmarks import epoch
-from resnets.report.tables import filled
+from tools.tables.pages import filled
 
 MIB = 2**20
 

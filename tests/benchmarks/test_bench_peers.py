@@ -5,8 +5,8 @@ import torch
 
 from benchmarks import peers
 from peers import randomize
-from resnets.interop.peers import TIMM_V2, TORCHVISION
 from resnets.nn import build
+from resnets.weights.layouts import TIMM_V2, TORCHVISION
 from resnets.zoo import spec_of
 
 NETS = ["preresnet20", "resnet20", "preresnet164", "resnet164", "preresnet18", "resnet18"]

@@ -9,7 +9,7 @@ from benchmarks import __main__ as command
 from benchmarks import lines as table
 from benchmarks import results, timing
 from resnets.errors import UserError
-from resnets.report import ratios
+from tools.tables import ratios
 
 SAY = {name: ("-c", f"print({name!r})") for name in "ab"}
 

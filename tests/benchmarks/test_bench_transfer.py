@@ -10,8 +10,8 @@ import resnets
 from benchmarks import transfer
 from benchmarks.paired import difference
 from resnets.data.synthetic import synthetic
-from resnets.report.tables import filled
-from resnets.training.recipe import recipe_of
+from resnets.recipe import recipe_of
+from tools.tables.pages import filled
 
 
 def test_few_images_are_as_many_of_each_class_and_all_of_the_test():

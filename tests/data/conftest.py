@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from resnets.data.cifar import CIFAR10, CIFAR100
-from resnets.data.known import RECORD, Known
+from resnets.data.dataset_spec import RECORD, Known
 
 
 class Recorder:

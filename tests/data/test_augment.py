@@ -12,7 +12,7 @@ from test_draws import reference
 
 from resnets.data import load
 from resnets.data.augment import Augment, Normalize
-from resnets.data.stream import Stream
+from resnets.data.batch_order import Stream
 from resnets.errors import UserError
 
 QUICK = settings(deadline=None, database=None, max_examples=40)

@@ -7,8 +7,8 @@ import torch
 
 from pictures import photographs
 from resnets.data.colour import AXES, LUMA, VARIANCES, jitter, lighting
+from resnets.data.counter_rng import draws, uniform
 from resnets.data.decode import decode
-from resnets.data.draws import draws, uniform
 
 SEED, EPOCH = 5, 7
 

@@ -10,7 +10,7 @@ import pytest
 from pictures import DECODERS, decode_by, encoded, smooth
 from resnets.data import decode as module
 from resnets.data.decode import BadImageError, Opened
-from resnets.data.views import View
+from resnets.data.random_crops import View
 from tools.torture.mutation import mutated
 
 FILES = 1000  # for each decoder

@@ -8,10 +8,10 @@ import pytest
 from PIL import Image
 
 from pictures import decode_by, encoded, photographs, smooth
-from resnets.compiled import NotBuiltError
 from resnets.data import jpeg
 from resnets.data.decode import Opened
 from resnets.data.jpeg import Box
+from resnets.native_build import NotBuiltError
 
 
 @pytest.fixture(autouse=True)

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from pictures import tree
+from resnets.data.decode_workers import Views, looked_at, pieces
 from resnets.data.folder import open_folder
-from resnets.data.loading import Views, looked_at, pieces
-from resnets.data.views import View
+from resnets.data.random_crops import View
 
 VIEW = View("scale", 16, (18, 30), "random")
 EPOCHS = [(0, np.arange(35)), (1, np.array([5, 3, 1]))]
@@ -78,8 +78,8 @@ def test_workers_end_with_a_process_that_is_killed(tmp_path):
     code = f"""
 import numpy as np
 from resnets.data.folder import open_folder
-from resnets.data.loading import Views, looked_at, pieces
-from resnets.data.views import View
+from resnets.data.decode_workers import Views, looked_at, pieces
+from resnets.data.random_crops import View
 files = open_folder({str(tmp_path)!r}).train
 views = Views(View("scale", 128, (140, 150), "random"), 0)
 with looked_at(views, pieces(files, [(0, np.arange(36))] * 50), 1) as stream:

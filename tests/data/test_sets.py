@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
+from resnets.data.dataset_spec import RECORD
 from resnets.data.fetch import fetch
-from resnets.data.known import RECORD
 from resnets.data.progress import Silent
 from resnets.data.sets import DATASETS
 from resnets.errors import UserError

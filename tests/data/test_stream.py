@@ -6,8 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resnets.data.draws import order
-from resnets.data.stream import Stream, _order
+from resnets.data.batch_order import Stream, _order
+from resnets.data.counter_rng import order
 from resnets.errors import UserError
 from resnets.training.distributed import Workers
 

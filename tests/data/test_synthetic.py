@@ -4,7 +4,7 @@ import torch
 
 from resnets.data import load
 from resnets.data.augment import Augment, Normalize
-from resnets.data.draws import order
+from resnets.data.counter_rng import order
 from resnets.data.synthetic import synthetic
 from resnets.errors import UserError
 

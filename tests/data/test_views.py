@@ -8,7 +8,7 @@ from PIL import Image
 
 from pictures import encoded, photographs, smooth
 from resnets.data.decode import decode
-from resnets.data.views import View
+from resnets.data.random_crops import View
 from resnets.errors import UserError
 
 SCALE = View("scale", 224, (256, 480))

@@ -12,14 +12,14 @@ import resnets
 from resnets.analysis.propagation import propagation
 from resnets.data import load
 from resnets.engine import MODES, freeze, prepare
+from resnets.engine.explain import chosen
 from resnets.engine.onnx import export
-from resnets.engine.report import chosen
 from resnets.errors import UserError
 from resnets.nn import build, shortcuts
 from resnets.nn.structure import SET_BY_USERS, net_changes
+from resnets.recipe import recipe_of
 from resnets.spec import ORDERS, Identity, Scale, Shortcut
 from resnets.training.loop import Trainer
-from resnets.training.recipe import recipe_of
 
 SEEDS = range(300)
 

@@ -9,9 +9,10 @@ import torch
 from torch.nn import functional
 from variants import trained
 
-from resnets.engine import MODES, available, prepare
-from resnets.engine.ledger import Ledger, count
-from resnets.engine.memory import forecast, segments
+from resnets.engine import MODES, prepare
+from resnets.engine import system_memory as available
+from resnets.engine.activation_memory import Ledger, count
+from resnets.engine.memory_estimate import forecast, segments
 from resnets.engine.segments import Part, cut, peak
 from resnets.errors import UserError
 from resnets.zoo import spec_of

@@ -9,7 +9,8 @@ from torch import nn
 from torch.nn import functional
 from variants import VARIANTS, trained
 
-from resnets.engine import MODES, plan, prepare
+from resnets.engine import MODES, prepare
+from resnets.engine import runners as plan
 from resnets.engine.native.build import Loaded
 from resnets.spec import parse_shortcut
 

@@ -12,8 +12,8 @@ from torch._dynamo.testing import CompileCounterWithBackend
 from variants import trained as any_trained
 
 from resnets.engine import MODES, prepare
-from resnets.engine.plan import choose
-from resnets.engine.report import chosen
+from resnets.engine.explain import chosen
+from resnets.engine.runners import choose
 from resnets.errors import UserError
 from resnets.spec import parse_shortcut
 
@@ -162,7 +162,7 @@ def test_what_cannot_be_is_refused_in_a_sentence(options, words):
 
 def test_auto_takes_the_fastest_mode_that_fits(monkeypatch):
     from resnets.engine import prepared
-    from resnets.engine.memory import forecast
+    from resnets.engine.memory_estimate import forecast
 
     net = trained(blocks=8)
     needs = {mode: forecast(net.spec, 64, 32, mode).added for mode in MODES}
@@ -196,7 +196,7 @@ def test_the_report_names_every_unit_and_what_was_chosen():
 
 
 def test_the_report_tells_what_does_not_fit(monkeypatch):
-    from resnets.engine import report
+    from resnets.engine import explain as report
 
     monkeypatch.setattr(report, "available", lambda device: 1 << 20)
     lines = {line.what: line for line in chosen(trained(blocks=6).spec, 128)}

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from resnets import spec_of
-from resnets.paper.tables import EXPERIMENTS
+from resnets.papers.tables import EXPERIMENTS
 from resnets.report.propagation import PANELS
 
 FROM = {

@@ -9,11 +9,12 @@ import pytest
 
 from resnets.cli import main
 from resnets.errors import UserError
-from resnets.paper.tables import EXPERIMENTS
-from resnets.report.page import plot, whole
+from resnets.papers.tables import EXPERIMENTS
+from resnets.report.page import page as whole
+from resnets.report.page import plot
 from resnets.report.page.curves import PANELS
-from resnets.report.page.gathered import gather
 from resnets.report.page.html import Html, tag
+from resnets.report.page.inputs import gather
 from resnets.report.page.plot import COLOURS
 
 go = pytest.importorskip("plotly.graph_objects", reason="the page needs resnets[report]")

@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from resnets.cli import main
-from resnets.paper.tables import EXPERIMENTS
+from resnets.papers.tables import EXPERIMENTS
 
 pytest.importorskip("plotly", reason="the page needs resnets[report]")
 driver = pytest.importorskip("playwright.sync_api", reason="make test-browser installs the driver")

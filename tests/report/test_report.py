@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 
 from resnets import UserError, spec_of
-from resnets.report import curves, listing, results, tables
-from resnets.report.commands import plot_command, results_command, runs_command
+from resnets.cli.commands.runs import plot_command, results_command, runs_command
+from resnets.experiments import collect as results
+from resnets.recipe import recipe_of
+from resnets.report import curves, listing
 from resnets.runs import Identity, Run, Summary, provenance
-from resnets.training.recipe import recipe_of
+from tools.tables import pages as tables
 
 ROOT = Path(__file__).parents[2]
 

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from resnets.errors import UserError
-from resnets.report import reliability, tables
+from tools.tables import pages as tables
+from tools.tables import reliability
 from tools.torture.__main__ import MARK, answers, environment
 from tools.torture.promises import KINDS
 from tools.torture.sections import GROUPS, SECTIONS, Section, chosen

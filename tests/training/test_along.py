@@ -8,11 +8,10 @@ import torch
 
 from resnets import load
 from resnets.data.augment import Normalize
-from resnets.data.draws import order
+from resnets.data.counter_rng import order
 from resnets.nn import build
-from resnets.report.curves import series
+from resnets.recipe import recipe_of
 from resnets.training.loop import Trainer
-from resnets.training.recipe import recipe_of
 from resnets.zoo import spec_of
 
 JOBS = {
@@ -31,7 +30,7 @@ def test_the_run_ends_with_the_same_bytes(tmp_path, name):
     assert run.result == without.result
     for tensor, wanted in zip(tiny.weights(run).values(), tiny.weights(without).values(), strict=True):
         assert tensor.numpy().tobytes() == wanted.numpy().tobytes()
-    assert series(run).keys() == series(without).keys(), "curves draw errors alone"
+    assert run.curves.keys() == without.curves.keys(), "curves draw errors alone"
 
 
 def test_the_numbers_are_those_of_the_network_at_that_step(tmp_path, images):

@@ -17,10 +17,10 @@ import torch.distributed as dist
 from resnets import runs
 from resnets.cli import main
 from resnets.errors import UserError
+from resnets.recipe import recipe_of
 from resnets.training import checkpoint, distributed, resume
 from resnets.training.distributed import Workers
 from resnets.training.loop import Trainer, parts_of
-from resnets.training.recipe import recipe_of
 from resnets.zoo import spec_of
 
 pytestmark = pytest.mark.skipif(not (dist.is_available() and dist.is_gloo_available()), reason="torch without gloo")
@@ -92,7 +92,7 @@ def test_the_kept_network_has_the_errors_that_were_told(two):
     import resnets
     from resnets.data.augment import Normalize
     from resnets.data.synthetic import synthetic
-    from resnets.evaluate.error import evaluate
+    from resnets.evaluation.score import evaluate
 
     data = synthetic(256)
     images, labels = torch.from_numpy(data.test_images), torch.from_numpy(data.test_labels)

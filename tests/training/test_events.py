@@ -7,7 +7,7 @@ from tiny import train_tiny
 
 from resnets import UserError
 from resnets.runs import Run
-from resnets.training.events import writer_of
+from resnets.training.tensorboard import writer_of
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # TensorBoard's own

@@ -18,14 +18,14 @@ from pictures import tree
 from resnets import runs
 from resnets.data import open_folder
 from resnets.data.colour import jitter, lighting
-from resnets.data.draws import order
+from resnets.data.counter_rng import order
 from resnets.data.folder import IMAGENET_MEAN, IMAGENET_STD
-from resnets.data.views import View
+from resnets.data.random_crops import View
 from resnets.errors import UserError
-from resnets.interop.weights import to_peer
+from resnets.recipe import RECIPES, recipe_of
 from resnets.training.loop import Trainer
-from resnets.training.recipe import RECIPES, recipe_of
 from resnets.training.schedule import Schedule
+from resnets.weights.networks import to_peer
 from resnets.zoo import spec_of
 
 SPEC = spec_of("preresnet20", num_classes=3, **tiny.NETWORK)

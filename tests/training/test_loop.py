@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from resnets.data.augment import Augment, Normalize
-from resnets.data.draws import order
+from resnets.data.counter_rng import order
 from resnets.data.synthetic import synthetic
 from resnets.errors import UserError
 from resnets.nn import build
+from resnets.recipe import Recipe
 from resnets.training.distributed import Workers
 from resnets.training.loop import NotFiniteError, Part, Trainer
-from resnets.training.recipe import Recipe
 from resnets.zoo import spec_of
 
 SPEC = spec_of("preresnet20", blocks=1, widths=(4, 8, 8))

@@ -12,14 +12,14 @@ import torch.distributed as dist
 
 from resnets import runs
 from resnets.cli import main
-from resnets.engine import plan
-from resnets.engine.memory import forecast
+from resnets.engine import runners as plan
+from resnets.engine.memory_estimate import forecast
 from resnets.engine.native.build import load
 from resnets.errors import UserError
-from resnets.training import mode
+from resnets.recipe import recipe_of
+from resnets.training import memory_mode as mode
 from resnets.training.distributed import Workers
 from resnets.training.loop import Trainer
-from resnets.training.recipe import recipe_of
 from resnets.zoo import spec_of
 
 DEEPER = {"widths": (4, 6, 8), "blocks": 3, "shortcut": "dropout"}

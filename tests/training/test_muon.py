@@ -5,9 +5,9 @@ import torch
 
 from resnets.data.synthetic import synthetic
 from resnets.errors import UserError
+from resnets.recipe import recipe_of
 from resnets.training.loop import Trainer
 from resnets.training.muon import Muon, orthogonal
-from resnets.training.recipe import recipe_of
 from resnets.zoo import spec_of
 
 

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from resnets.errors import UserError
-from resnets.training.recipe import RECIPES, Recipe, iterations, parse_span, recipe_of, settled
+from resnets.recipe import RECIPES, Recipe, iterations, parse_span, recipe_of, settled
 
 
 @pytest.mark.parametrize("name", RECIPES)

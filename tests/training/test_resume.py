@@ -344,7 +344,7 @@ def test_what_changes_rounding_is_told_in_one_line_and_recorded(tmp_path, half, 
 def test_kernels_that_are_switched_off_are_told(tmp_path, half, capfd, monkeypatch):
     if "native" not in half.config["engine"]["units"]:
         pytest.skip("no kernels here")
-    monkeypatch.setattr("resnets.engine.plan.load", lambda: Loaded(None, "switched off"))
+    monkeypatch.setattr("resnets.engine.runners.load", lambda: Loaded(None, "switched off"))
     tiny.train_tiny(tmp_path / "cut", quiet=False)
     assert "goes on with units direct instead of" in capfd.readouterr().err
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from resnets.errors import UserError
-from resnets.training.recipe import Recipe, recipe_of
+from resnets.recipe import Recipe, recipe_of
 from resnets.training.schedule import Schedule
 
 CIFAR = 50_000

@@ -14,14 +14,14 @@ import resnets
 from resnets import runs
 from resnets.data.augment import Normalize
 from resnets.errors import UserError
-from resnets.evaluate.error import evaluate
-from resnets.evaluate.subject import normalization, subject
-from resnets.interop.files import read_metadata
+from resnets.evaluation.score import evaluate
+from resnets.recipe import recipe_of
 from resnets.training import progress as progresses
-from resnets.training.feed import FromMemory
+from resnets.training.batches import FromMemory
 from resnets.training.loop import Trainer
 from resnets.training.progress import progress
-from resnets.training.recipe import recipe_of
+from resnets.weights.files import read_metadata
+from resnets.weights.loaded_model import normalization, subject
 from resnets.zoo import spec_of
 from tools.torture.training import MEASURED
 

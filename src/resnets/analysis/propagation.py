@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from resnets.analysis.parts import require_known_units, take_apart
-from resnets.analysis.undisturbed import undisturbed
-from resnets.analysis.walk import Number, OfMap, OfUnit, Walk, measure, rms, walk
+from resnets.analysis.forward_backward import Number, OfMap, OfUnit, Walk, measure, rms, walk
+from resnets.analysis.preserve_state import undisturbed
+from resnets.analysis.unit_terms import require_known_units, take_apart
 from resnets.errors import UserError
 from resnets.nn import ResNet
 from resnets.spec import Spec

@@ -18,11 +18,11 @@ import re
 import sys
 from collections.abc import Sequence
 
-from resnets import __version__
 from resnets.cli import data, networks, papers, training, weights
 from resnets.cli.parser import Parser
 from resnets.errors import UserError, describe_out_of_memory, is_out_of_memory, one_of
 from resnets.text import say
+from resnets.version import __version__
 
 COMMANDS = (
     networks.models,

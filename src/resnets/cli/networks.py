@@ -22,7 +22,7 @@ def models(commands: Commands) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
 
     def run(args: argparse.Namespace) -> None:
-        from resnets.describe.commands import models
+        from resnets.cli.commands.describe import models
 
         models(args.pattern, as_json=args.json)
 
@@ -47,7 +47,7 @@ def info(commands: Commands) -> None:
     network_options(parser)
 
     def run(args: argparse.Namespace) -> None:
-        from resnets.describe.commands import info
+        from resnets.cli.commands.describe import info
 
         given = {name: getattr(args, name) for name in ("size", "weights", "source", "memory", "engine", "batch")}
         info(args.network, network_changes(args), **given, as_json=args.json)

@@ -11,7 +11,7 @@ from resnets.engine import ENGINES
 from resnets.spec import KERNELS, ORDERS, RESIZES, SHARES, SHORTCUTS, STEMS, STRIDES, Spec
 
 if TYPE_CHECKING:
-    from resnets.evaluate.protocol import Protocol
+    from resnets.evaluation.protocol import Protocol
 
 NAMED = "cifar10, cifar100, fashion-mnist"  # the names of `data.sets`, which would import numpy here
 
@@ -81,7 +81,7 @@ def view_options(parser: argparse.ArgumentParser) -> None:
 
 def protocol_of(args: argparse.Namespace) -> Protocol:
     """What `view_options` were given."""
-    from resnets.evaluate.protocol import Protocol
+    from resnets.evaluation.protocol import Protocol
 
     return Protocol(args.crop, args.ten_crop, args.multi_scale, args.average)
 

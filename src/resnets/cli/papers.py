@@ -47,7 +47,7 @@ def analyze(commands: Commands) -> None:
     network_options(parser)
 
     def run(args: argparse.Namespace) -> None:
-        from resnets.describe.analyze import analyze_command
+        from resnets.cli.commands.analyze import analyze_command
 
         given = {name: getattr(args, name) for name in _ANALYZE}
         analyze_command(args.subjects, changes=network_changes(args), data_dir=args.dir, as_json=args.json, **given)
@@ -83,7 +83,7 @@ def reproduce(commands: Commands) -> None:
     parser.add_argument("--dry-run", action="store_true", help="plan and price, and run nothing")
 
     def run(args: argparse.Namespace) -> int:
-        from resnets.reproduce.commands import list_command, reproduce_command
+        from resnets.cli.commands.reproduce import list_command, reproduce_command
 
         if args.list:
             list_command()
@@ -111,7 +111,7 @@ def report(commands: Commands) -> None:
     parser.add_argument("-o", "--out", default="report.html", help="the page (report.html)", metavar="FILE")
 
     def run(args: argparse.Namespace) -> int:
-        from resnets.report.commands import report_command
+        from resnets.cli.commands.runs import report_command
 
         return report_command(args.results or ["results"], args.out)
 

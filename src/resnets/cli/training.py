@@ -18,7 +18,7 @@ from resnets.cli.options import (
 from resnets.cli.parser import SEEDS, either, positive, seed
 from resnets.engine import MODES
 from resnets.errors import UserError, shown
-from resnets.training.recipe import CHOICES, RECIPES, Recipe
+from resnets.recipe import CHOICES, RECIPES, Recipe
 
 if TYPE_CHECKING:
     from resnets.cli.parser import Commands
@@ -78,7 +78,7 @@ def train(commands: Commands) -> None:
     network_options(parser)
 
     def run(args: argparse.Namespace) -> None:
-        from resnets.training.recipe import recipe_of
+        from resnets.recipe import recipe_of
         from resnets.zoo import spec_of
 
         fields = [field.name for field in dataclasses.fields(Recipe) if field.name != "name"]
@@ -87,7 +87,7 @@ def train(commands: Commands) -> None:
         spec_of(args.network, **network)  # a mistake is told before torch is imported
         if not 1 <= args.runs <= SEEDS[1] + 1 - args.seed:
             raise UserError(f"--runs must be at least 1, and seeds whole numbers of 64 bits, not {shown(args.runs)}.")
-        from resnets.training.commands import train_command
+        from resnets.cli.commands.train import train_command
 
         train_command(
             args.network,
@@ -112,7 +112,7 @@ def runs(commands: Commands) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
 
     def run(args: argparse.Namespace) -> int:
-        from resnets.report.commands import runs_command
+        from resnets.cli.commands.runs import runs_command
 
         return runs_command(args.folder, as_json=args.json)
 
@@ -129,7 +129,7 @@ def plot(commands: Commands) -> None:
     parser.add_argument("-o", "--out", default="curves.svg", help="the picture: .svg, .png or .pdf (curves.svg)")
 
     def run(args: argparse.Namespace) -> int:
-        from resnets.report.commands import plot_command
+        from resnets.cli.commands.runs import plot_command
 
         return plot_command(args.runs, args.out)
 
@@ -146,7 +146,7 @@ def results(commands: Commands) -> None:
     parser.add_argument("-o", "--out", required=True, help="the file to write", metavar="FILE")
 
     def run(args: argparse.Namespace) -> None:
-        from resnets.report.commands import results_command
+        from resnets.cli.commands.runs import results_command
 
         results_command(args.runs, args.out)
 

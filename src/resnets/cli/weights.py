@@ -17,7 +17,7 @@ from resnets.cli.options import (
     view_options,
 )
 from resnets.cli.parser import positive, reals
-from resnets.interop.pretrained import DEFAULT
+from resnets.weights.pretrained import DEFAULT
 
 if TYPE_CHECKING:
     from resnets.cli.parser import Commands
@@ -51,7 +51,7 @@ def evaluate(commands: Commands) -> None:
     network_options(parser)
 
     def run(args: argparse.Namespace) -> None:
-        from resnets.evaluate.commands import eval_command
+        from resnets.cli.commands.evaluate import eval_command
 
         eval_command(
             args.paths,
@@ -95,7 +95,7 @@ def predict(commands: Commands) -> None:
     view_options(parser)
 
     def run(args: argparse.Namespace) -> int:
-        from resnets.use.predict import predict_command
+        from resnets.cli.commands.predict import predict_command
 
         given = {name: getattr(args, name) for name in ("weights", "top", "form", "cam", "device", "engine")}
         return predict_command(args.paths, protocol=protocol_of(args), **given)
@@ -127,7 +127,7 @@ def bring_in(commands: Commands) -> None:
     network_options(parser)
 
     def run(args: argparse.Namespace) -> None:
-        from resnets.use.importing import import_command
+        from resnets.weights.convert import import_command
 
         given = {name: getattr(args, name) for name in ("network", "library", "classes", "mean", "std", "crop")}
         import_command(args.source, args.out, changes=network_changes(args), **given)
@@ -150,7 +150,7 @@ def export(commands: Commands) -> None:
     network_options(parser)
 
     def run(args: argparse.Namespace) -> None:
-        from resnets.use.export import export_command
+        from resnets.weights.exporters import export_command
 
         given = {name: getattr(args, name) for name in ("format", "out", "fold")}
         export_command(args.what, changes=network_changes(args), **given)

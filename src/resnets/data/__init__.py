@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from resnets.cache import cache_dir
 from resnets.data import fetch
-from resnets.data.draws import order
+from resnets.data.counter_rng import order
 from resnets.data.fetch import fetch_command
 from resnets.data.folder import Folder, open_folder
 from resnets.data.images import Images
@@ -27,12 +27,12 @@ from resnets.errors import UserError, one_of, shown
 
 if TYPE_CHECKING:
     from resnets.data.augment import Augment, Normalize
-    from resnets.data.stream import Stream
+    from resnets.data.batch_order import Stream
 
 _LAZY = {  # what imports torch, and where it lives
     "Augment": "resnets.data.augment",
     "Normalize": "resnets.data.augment",
-    "Stream": "resnets.data.stream",
+    "Stream": "resnets.data.batch_order",
 }
 
 __all__ = [

@@ -11,12 +11,12 @@ from itertools import islice
 import numpy as np
 from torch.utils.data import Dataset
 
-from resnets.data.bad import require_policy
+from resnets.data.bad_images import require_policy
 from resnets.data.budget import room_for
 from resnets.data.decode import BadImageError, Opened, read
+from resnets.data.decode_workers import looked_at
 from resnets.data.files import Files
 from resnets.data.folder import Folder, open_folder
-from resnets.data.loading import looked_at
 from resnets.data.progress import Console, Progress
 from resnets.text import print_lines
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from resnets.data.known import Known, Layout
+from resnets.data.dataset_spec import Known, Layout
 
 
 def _batches(suffix: str) -> tuple[str, ...]:

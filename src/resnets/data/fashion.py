@@ -5,7 +5,7 @@ As rows it looks like CIFAR: the grey in all three channels, and two more pixels
 
 from __future__ import annotations
 
-from resnets.data.known import Known, Layout
+from resnets.data.dataset_spec import Known, Layout
 
 
 def _layout(suffix: str, md5s: tuple[str, ...] = ()) -> Layout:

@@ -20,9 +20,9 @@ import numpy as np
 from resnets.atomic import open_atomically
 from resnets.cache import cache_dir, make_folder
 from resnets.data.archive import read_archive
+from resnets.data.dataset_spec import RECORD, Known, Layout, Rows
 from resnets.data.download import download, file_md5
 from resnets.data.images import Images
-from resnets.data.known import RECORD, Known, Layout, Rows
 from resnets.data.layouts import read_class_folders, read_files
 from resnets.data.progress import Console, Progress
 from resnets.data.sets import DATASETS

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from resnets.compiled import Library, NotBuiltError, Ways
+from resnets.native_build import Library, NotBuiltError, Ways
 
 _FLAGS = ("-std=c++17", "-O2", "-fPIC")
 _END = b"\xff\xd9"

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from resnets.data.dataset_spec import RECORD, Known, Layout, Rows
 from resnets.data.idx import read_idx
-from resnets.data.known import RECORD, Known, Layout, Rows
 from resnets.data.progress import Progress
 from resnets.data.unpickle import read_batch
 from resnets.errors import UserError

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from resnets.engine import MODES
-from resnets.engine.available import available
 from resnets.engine.device import choose
-from resnets.engine.memory import fastest, forecast
-from resnets.engine.report import chosen
+from resnets.engine.explain import chosen
+from resnets.engine.memory_estimate import fastest, forecast
+from resnets.engine.system_memory import available
 from resnets.spec import Spec
 from resnets.text import print_lines, print_table
 

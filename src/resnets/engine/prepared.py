@@ -13,12 +13,12 @@ from torch import Tensor, nn
 from torch.nn.modules import module as torch_modules
 
 from resnets.engine import require_mode
-from resnets.engine.again import Again
-from resnets.engine.available import available
-from resnets.engine.lean import lean_act
-from resnets.engine.memory import fastest, segments
+from resnets.engine.memory_estimate import fastest, segments
 from resnets.engine.native.unit import NativeUnit
-from resnets.engine.plan import Choice, choose_all
+from resnets.engine.recompute import Again
+from resnets.engine.recompute_unit import lean_act
+from resnets.engine.runners import Choice, choose_all
+from resnets.engine.system_memory import available
 from resnets.engine.watch import Watch
 from resnets.errors import UserError
 from resnets.nn import ResNet

@@ -20,21 +20,6 @@ _COLOURS = (
 )  # told apart in print by the legend's order
 
 
-def series(run: Run) -> dict[str, tuple[list[int], list[float]]]:
-    """Steps and values: `loss` and `training` error as logged, `validation` and `test` error where measured."""
-    found: dict[str, tuple[list[int], list[float]]] = {}
-    for line in run.metrics():
-        kind = line["kind"]
-        if kind == "signal":  # which has no error
-            continue
-        values = {"loss": line["loss"], "training": line["error"]} if kind == "train" else {kind: line["error"]}
-        for name, value in values.items():
-            if name != "epoch":
-                found.setdefault(name, ([], []))[0].append(line["step"])
-                found[name][1].append(value)
-    return found
-
-
 def labels(runs: Sequence[Run]) -> list[str]:
     """The network, and of recipe, data and seed what differs; the folder where that does not tell the runs apart."""
     identities = [run.identity for run in runs]
@@ -47,7 +32,7 @@ def labels(runs: Sequence[Run]) -> list[str]:
 def require_drawable(run: Run) -> None:
     """Refuse a run that cannot be read or has not logged yet."""
     _ = run.identity
-    if "loss" not in series(run):
+    if "loss" not in run.curves:
         raise UserError(f"{run.path} has no metrics yet; let it train a little first.")
 
 
@@ -67,7 +52,7 @@ def draw(runs: Sequence[Run], path: Path) -> Path:
     loss_axis: Any = figure.add_subplot()
     error_axis: Any = loss_axis.twinx()
     for i, (run, name) in enumerate(zip(runs, labels(runs), strict=True)):
-        colour, curves = _COLOURS[i % len(_COLOURS)], series(run)
+        colour, curves = _COLOURS[i % len(_COLOURS)], run.curves
         loss_axis.plot(*curves["loss"], "--", color=colour, linewidth=1)
         split = next((s for s in ("test", "validation") if s in curves), "training")
         steps, errors = curves[split]

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from resnets.paper.comparison import common, ours
-from resnets.paper.outcomes import Outcome
-from resnets.paper.rows import Cell, Experiment
+from resnets.experiments.comparison import common, ours
+from resnets.experiments.outcomes import Outcome
+from resnets.papers.rows import Cell, Experiment
 from resnets.report.pictures import label, save
 from resnets.report.propagation import plotting
 

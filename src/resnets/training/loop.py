@@ -18,19 +18,19 @@ from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
 from resnets.analysis.propagation import cheap
-from resnets.data.draws import draws, order
+from resnets.data.counter_rng import draws, order
 from resnets.data.folder import Folder
 from resnets.data.images import Images
 from resnets.engine import prepare
 from resnets.errors import UserError
-from resnets.evaluate.error import Score, evaluate_batches
-from resnets.evaluate.precise_bn import precise_bn
+from resnets.evaluation.precise_bn import precise_bn
+from resnets.evaluation.score import Score, evaluate_batches
 from resnets.nn import ResNet, build
+from resnets.recipe import Recipe
 from resnets.spec import Spec
+from resnets.training.batches import Feed, FromFiles, FromMemory
 from resnets.training.distributed import Workers
-from resnets.training.feed import Feed, FromFiles, FromMemory
 from resnets.training.muon import Muon
-from resnets.training.recipe import Recipe
 from resnets.training.schedule import Schedule
 
 _DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}

@@ -11,9 +11,9 @@ from torch import nn
 from resnets.data.augment import Normalize
 from resnets.engine.prepared import Prepared
 from resnets.errors import UserError
+from resnets.recipe import Recipe
 from resnets.runs import Identity, Run
 from resnets.spec import Dropout, Spec
-from resnets.training.recipe import Recipe
 
 
 def is_finished(run: Run, identity: Identity, normalize: Normalize, world: int, tell: Callable[[str], None]) -> bool:

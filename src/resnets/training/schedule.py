@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from resnets.errors import UserError
-from resnets.training.recipe import Recipe, iterations
+from resnets.recipe import Recipe, iterations
 
 
 @dataclass(frozen=True)

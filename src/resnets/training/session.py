@@ -23,19 +23,20 @@ from resnets.data.images import Images
 from resnets.engine import require_mode
 from resnets.engine.allocator import keep_freed_memory
 from resnets.errors import DivergedError, UserError
-from resnets.interop.weights import save_weights
+from resnets.recipe import Recipe, recipe_of, settled
 from resnets.runs import Identity, Run, provenance
 from resnets.spec import Spec
 from resnets.text import say
-from resnets.training import checkpoint, distributed, mode, resume
-from resnets.training.beginning import fitted, from_weights
+from resnets.training import checkpoint, distributed, resume
+from resnets.training import memory_mode as mode
+from resnets.training.batches import normalize_of
 from resnets.training.checkpoint import Checkpoint
-from resnets.training.events import writer_of
-from resnets.training.feed import normalize_of
+from resnets.training.init_weights import fitted, from_weights
+from resnets.training.interrupts import stopping
 from resnets.training.loop import NotFiniteError, Trainer
 from resnets.training.progress import Progress, mute, progress, warn
-from resnets.training.recipe import Recipe, recipe_of, settled
-from resnets.training.stopping import stopping
+from resnets.training.tensorboard import writer_of
+from resnets.weights.networks import save_weights
 from resnets.zoo import spec_of
 
 

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import torch
 
-from resnets.compiled import Library, NotBuiltError, SwitchedOffError, Ways
 from resnets.engine.native.kernels import ACT, ADD, Kernels, Sink, Source
+from resnets.native_build import Library, NotBuiltError, SwitchedOffError, Ways
 from resnets.text import say
 
 _WAYS = Ways(  # for this very CPU, or for any of its kind

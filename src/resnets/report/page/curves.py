@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from resnets.paper.comparison import error_text, ours
-from resnets.paper.outcomes import Outcome
-from resnets.paper.rows import Cell
-from resnets.paper.tables import EXPERIMENTS
+from resnets.experiments.comparison import error_text, ours
+from resnets.experiments.outcomes import Outcome
+from resnets.papers.rows import Cell
+from resnets.papers.tables import EXPERIMENTS
 from resnets.report.page import plot, provenance
-from resnets.report.page.gathered import Gathered
 from resnets.report.page.html import Html, join, tag
+from resnets.report.page.inputs import Gathered
 
 PANELS: dict[str, dict[str, tuple[int, ...]]] = {  # experiment -> title -> which of its cells
     "figure1": {"": (0, 1)},

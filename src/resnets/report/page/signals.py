@@ -6,14 +6,14 @@ import math
 from pathlib import Path
 from typing import Any
 
-from resnets.paper.comparison import ours
-from resnets.paper.outcomes import Outcome
-from resnets.paper.rows import Experiment
-from resnets.paper.tables import EXPERIMENTS
+from resnets.experiments.comparison import ours
+from resnets.experiments.outcomes import Outcome
+from resnets.papers.rows import Experiment
+from resnets.papers.tables import EXPERIMENTS
 from resnets.report import propagation, responses
 from resnets.report.page import plot
-from resnets.report.page.gathered import Gathered
 from resnets.report.page.html import Html, join, tag
+from resnets.report.page.inputs import Gathered
 
 OF_ROWS = ("table1", "table2", "table3")  # between them every shortcut, order and depth
 SIGNALS = {"size": ("signal: rms of x_l, trained", True), "zeros": ("share of x_l that is zero, trained", False)}

@@ -6,16 +6,16 @@ import math
 import re
 import statistics
 
-from resnets.paper.agreement import AGAINST, AGREES, PARTLY, UNDECIDED, agreement
-from resnets.paper.comparison import common, correlations, error_text, ours
-from resnets.paper.observations import FAILS, HOLDS, verdicts
-from resnets.paper.observations import UNDECIDED as NOT_JUDGED
-from resnets.paper.outcomes import Outcome
-from resnets.paper.rows import Cell, Experiment
-from resnets.paper.tables import EXPERIMENTS
+from resnets.experiments.agreement import AGAINST, AGREES, PARTLY, UNDECIDED, agreement
+from resnets.experiments.comparison import common, correlations, error_text, ours
+from resnets.experiments.observations import FAILS, HOLDS, verdicts
+from resnets.experiments.observations import UNDECIDED as NOT_JUDGED
+from resnets.experiments.outcomes import Outcome
+from resnets.papers.rows import Cell, Experiment
+from resnets.papers.tables import EXPERIMENTS
 from resnets.report.page import provenance
-from resnets.report.page.gathered import Gathered
 from resnets.report.page.html import Html, join, tag
+from resnets.report.page.inputs import Gathered
 
 SIGNS = {AGREES: "✓", PARTLY: "≈", AGAINST: "✗", UNDECIDED: "?"}
 KEY = {

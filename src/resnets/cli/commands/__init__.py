@@ -1,0 +1,1 @@
+"""What each command does: calls the library and prints what it returns."""

@@ -1,0 +1,50 @@
+"""What `resnets train` does: one run a seed, and what they came to beside the papers' number."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from resnets.errors import UserError
+from resnets.papers.numbers import beside
+from resnets.report.curves import draw
+from resnets.runs import Run, Summary
+from resnets.text import print_lines, say
+from resnets.training.session import train
+
+
+def train_command(model: str, *, seeds: range, **options: Any) -> None:
+    runs = []
+    for seed in seeds:
+        run = train(model, seed=seed, **options)
+        runs.append(run)
+        if _first():
+            tell(run)
+    if _first() and len(runs) > 1:
+        results = [run.result or {} for run in runs]
+        for split in ("validation", "test"):
+            errors = tuple(r[split]["error"] for r in results if split in r)
+            if errors:
+                print_lines(f"{split} error over {len(runs)} runs: {Summary(errors)}")
+
+
+def _first() -> bool:
+    """Whether this process is the one that speaks; torchrun numbers them."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def tell(run: Run) -> None:
+    """The outcome of a finished run, and its curve."""
+    result, identity = run.result or {}, run.identity
+    what = f"{identity.spec.name} on {identity.data}, seed {identity.seed}, {result['steps']:,} iterations"
+    for split in ("validation", "test"):
+        if split in result:
+            low, high = result[split]["interval"]
+            print_lines(f"{what}: {split} error {result[split]['error']:.2f} % (95 % interval {low:.2f} to {high:.2f})")
+    if "test" in result and (theirs := beside(identity.spec, identity.data)):
+        print_lines(theirs)
+    print_lines(f"run: {run.path}")
+    try:
+        print_lines(f"curves: {run.picture if run.picture.exists() else draw([run], run.picture)}")
+    except UserError as error:
+        say(f"no curves: {error}")

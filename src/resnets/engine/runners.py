@@ -1,0 +1,61 @@
+"""Which way each unit of a network is run, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from torch import Tensor
+
+from resnets.engine import recompute_unit as lean
+from resnets.engine.inplace_unit import DirectUnit
+from resnets.engine.native import unit as native
+from resnets.engine.native.build import load
+from resnets.engine.torch_compile import CompiledUnit
+from resnets.nn import ResNet, Unit
+from resnets.nn.structure import frame_changes, unit_changes
+from resnets.spec import ORDERS, Order
+
+
+class Choice(NamedTuple):
+    """How a unit is run: by a function that computes what the unit does."""
+
+    run: Callable[[Tensor], Tensor]
+    runner: str  # its name
+    reason: str
+
+
+def choose_all(net: ResNet, memory: str, compiled: bool = False, device: str = "cpu") -> list[Choice]:
+    """The runner of each unit: the unit itself where the net is not exactly what its spec describes."""
+    units: list[Unit] = list(net.units)  # type: ignore[arg-type]
+    around = next(frame_changes(net), None) or _unknown_order(ORDERS[net.spec.order])
+    found = [around] * len(units) if around else unit_changes(net)
+    return [
+        choose(unit, memory, compiled, device) if change is None else Choice(unit, "plain", change)
+        for unit, change in zip(units, found, strict=True)
+    ]
+
+
+_BEFORE = ((), ("relu",), ("bn", "relu"))
+_LAST = ((), ("bn",), ("bn", "relu"))
+_AFTER = ((), ("relu",), ("bn", "relu"))
+
+
+def _unknown_order(order: Order) -> str | None:
+    """Why the runners do not know an order of activations, which a user may have added to the papers'."""
+    if order.before in _BEFORE and order.last in _LAST and order.after in _AFTER:
+        return None
+    return "its order of activations is none of the papers'"
+
+
+def choose(unit: Unit, memory: str, compiled: bool = False, device: str = "cpu") -> Choice:
+    """The runner of a unit that is what its spec describes. This is the one place where it is chosen."""
+    if compiled:
+        return Choice(CompiledUnit(unit), "compiled", "torch.compile, once for each kind of unit")
+    if device == "cpu":
+        loaded = load()
+        if loaded.kernels is not None and native.fits(unit) is None:
+            return Choice(native.NativeUnit(unit, loaded.kernels), "native", "kernels of our own, as lean as lean")
+    if memory == "fast":
+        return Choice(DirectUnit(unit), "direct", "PyTorch's layers, ReLU and addition in place")
+    return Choice(lean.LeanUnit(unit), "lean", "BN-ReLU is computed again in the backward pass")

@@ -1,1 +1,0 @@
-"""The papers' ways of testing a network."""

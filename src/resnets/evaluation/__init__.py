@@ -1,0 +1,1 @@
+"""Testing and using trained networks: crops, ensembles, scores, predictions, class activation maps."""

@@ -1,0 +1,131 @@
+"""The papers' ways of testing: which views of a picture a network sees.
+
+`Crop` is one centre crop (224 from a shorter side of 256; 320 from 320), `TenCrop` that crop and the four corners,
+each also mirrored, `MultiScale` the whole picture at several sizes. The nets are fully convolutional, and what they
+pool at the end is the mean of the scores at every place, so a view may have any size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from PIL import Image, ImageOps
+
+from resnets.data.decode import BadImageError
+from resnets.errors import UserError
+from resnets.weights.metadata import parse_sides, require_sides
+
+PAPER_SCALES = (224, 256, 384, 480, 640)
+LARGEST_VIEW = 1 << 22  # pixels of a whole picture that a network sees at once
+LARGEST_WHOLE = 1 << 24  # pixels of a scaled picture out of which crops are cut
+
+
+@dataclass(frozen=True)
+class Crop:
+    """The centre, `side` pixels wide and high, of the picture with its shorter side at `shorter`."""
+
+    side: int
+    shorter: int
+
+    def __post_init__(self) -> None:
+        require_sides(self.side, self.shorter)
+
+    def views(self, picture: Image.Image) -> Iterator[Image.Image]:
+        yield Scaled(picture, self.shorter).centre(self.side)
+
+    def __str__(self) -> str:
+        return f"crop {self.side} of {self.shorter}"
+
+
+@dataclass(frozen=True)
+class TenCrop(Crop):
+    """The centre and the four corners, and the mirror images of the five."""
+
+    def views(self, picture: Image.Image) -> Iterator[Image.Image]:
+        whole = Scaled(picture, self.shorter)
+        right, below = whole.width - self.side, whole.height - self.side
+        corners = [whole.cut(x, y, self.side) for y in (0, below) for x in (0, right)]
+        for view in (whole.centre(self.side), *corners):
+            yield view
+            yield ImageOps.mirror(view)
+
+    def __str__(self) -> str:
+        return f"ten crops of {self.side} of {self.shorter}"
+
+
+@dataclass(frozen=True)
+class MultiScale:
+    """The whole picture with its shorter side at each of `sides`."""
+
+    sides: tuple[int, ...] = PAPER_SCALES
+
+    def __post_init__(self) -> None:
+        if not self.sides or min(self.sides) < 1:
+            raise UserError(f"scales are sides of at least one pixel, not {self.sides}.")
+        require_sides(1, max(self.sides))
+
+    def views(self, picture: Image.Image) -> Iterator[Image.Image]:
+        for side in self.sides:
+            require_short(picture, side, LARGEST_VIEW)
+            yield resized(picture, side)
+
+    def __str__(self) -> str:
+        return f"whole pictures at {', '.join(map(str, self.sides))}"
+
+
+Views = Crop | MultiScale
+
+
+def parse_crop(text: str) -> Crop:
+    """`224@256`, or `224` alone for a crop of the whole shorter side."""
+    return Crop(*parse_sides(text))
+
+
+def scaled_size(picture: Image.Image, shorter: int) -> tuple[int, int]:
+    """Width and height of the picture with its shorter side at `shorter`."""
+    width, height = picture.size
+    scale = shorter / min(width, height)
+    if width <= height:
+        return shorter, max(shorter, int(height * scale))
+    return max(shorter, int(width * scale)), shorter
+
+
+def require_short(picture: Image.Image, shorter: int, most: int) -> None:
+    """Refuse a picture that is so long that it would have more than `most` pixels when it is scaled."""
+    width, height = scaled_size(picture, shorter)
+    if width * height > most:
+        raise BadImageError(
+            f"has {picture.width}x{picture.height} pixels and is too long to be seen as a whole: with a shorter side "
+            f"of {shorter} it would have more than {most:,}"
+        )
+
+
+def resized(picture: Image.Image, shorter: int) -> Image.Image:
+    """The picture with its shorter side at `shorter`, by a bilinear filter as wide as a shrinking asks for."""
+    if min(picture.size) == shorter:
+        return picture
+    return picture.resize(scaled_size(picture, shorter), Image.Resampling.BILINEAR)
+
+
+class Scaled:
+    """A picture with its shorter side at `shorter`, to cut squares out of.
+
+    It is scaled as a whole; of a picture that is so long that this would take much memory, only the squares are.
+    """
+
+    def __init__(self, picture: Image.Image, shorter: int) -> None:
+        self.width, self.height = scaled_size(picture, shorter)
+        self._long = self.width * self.height > LARGEST_WHOLE
+        self._picture = picture if self._long else resized(picture, shorter)
+
+    def centre(self, side: int) -> Image.Image:
+        return self.cut(round((self.width - side) / 2), round((self.height - side) / 2), side)
+
+    def cut(self, x: int, y: int, side: int) -> Image.Image:
+        if not self._long:
+            return self._picture.crop((x, y, x + side, y + side))
+        across, down = self._picture.width / self.width, self._picture.height / self.height
+        right, below = min((x + side) * across, self._picture.width), min((y + side) * down, self._picture.height)
+        box = (x * across, y * down, right, below)
+        return self._picture.resize((side, side), Image.Resampling.BILINEAR, box)

@@ -1,0 +1,145 @@
+"""Labelled pictures to test on: files in class folders, or images in memory, one at a time."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from resnets.data.bad_images import BadImages
+from resnets.data.decode import BadImageError
+from resnets.data.files import Files, class_folders, is_number, scan
+from resnets.data.folder import tests_in
+from resnets.data.images import Images
+from resnets.data.picture import look_at
+from resnets.errors import UserError
+from resnets.evaluation.crops import Views
+from resnets.evaluation.ensemble import Seen
+from resnets.weights.metadata import About
+
+AHEAD = 1 << 26  # bytes of views that wait for a network
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+class Labelled(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    def __len__(self) -> int:
+        """How many there are, with those that turn out to be bad."""
+
+    def seen(self, ways: Sequence[Views]) -> Iterator[tuple[Seen, int]]:
+        """What these ways of testing see of each picture, and the number of its class."""
+
+
+@dataclass(frozen=True)
+class InFiles:
+    """Pictures in class folders, decoded ahead; without the bad ones, if the policy is to pass them over."""
+
+    files: Files
+    channels: int
+    bad: BadImages
+
+    @property
+    def name(self) -> str:
+        return str(self.files.root)
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def seen(self, ways: Sequence[Views]) -> Iterator[tuple[Seen, int]]:
+        for i, found in enumerate(ahead(partial(self._look, ways), range(len(self.files)), size_of_views)):
+            if isinstance(found, BadImageError):
+                self.bad.judge(self.files.path(i), str(found))
+            else:
+                yield found, int(self.files.labels[i])
+
+    def _look(self, ways: Sequence[Views], index: int) -> Seen | BadImageError:
+        try:
+            return look_at(self.files.path(index), self.channels, lambda picture: Seen(picture, ways))
+        except BadImageError as bad:
+            return bad
+
+
+@dataclass(frozen=True)
+class InMemory:
+    """The test images of a set like CIFAR."""
+
+    images: Images
+
+    @property
+    def name(self) -> str:
+        return self.images.name
+
+    def __len__(self) -> int:
+        return len(self.images.test_images)
+
+    def seen(self, ways: Sequence[Views]) -> Iterator[tuple[Seen, int]]:
+        from PIL import Image
+
+        for pixels, label in zip(self.images.test_images, self.images.test_labels, strict=True):
+            yield Seen(Image.fromarray(pixels.transpose(1, 2, 0).squeeze()), ways), int(label)
+
+
+def in_folder(root: Path, about: About, num_classes: int, channels: int, bad: BadImages) -> InFiles:
+    """The pictures of `root`, or of its `val` where it has one, numbered as the weights number the classes."""
+    root = tests_in(root) or root
+    found = class_folders(root)
+    return InFiles(scan(root, found, _numbers(found, about, num_classes, root)), channels, bad)
+
+
+def _numbers(found: Sequence[str], about: About, num_classes: int, root: Path) -> list[int]:
+    """The class of each folder: by its name where the weights know names, else by its number or its place in order.
+
+    Folders whose classes cannot be told are refused: scored in another order they would all be wrong.
+    """
+    for known in (about.folders, about.classes):
+        places = {name.replace("_", " "): i for i, name in enumerate(known)}
+        if len(places) == len(known) and found and all(name.replace("_", " ") in places for name in found):
+            return [places[name.replace("_", " ")] for name in found]
+    if all(is_number(name) and int(name) < num_classes for name in found):
+        return list(map(int, found))
+    wnids = all(re.fullmatch(r"n[0-9]{8}", name) for name in found)  # ImageNet numbers its classes in their order
+    if len(found) == num_classes and (wnids or not about.classes):
+        return list(range(num_classes))
+    if about.classes:
+        names = {name.replace("_", " ") for name in about.classes}
+        other = next((name for name in found if name.replace("_", " ") not in names), found[0])
+        raise UserError(
+            f"{root} has a folder {other!r}, which is none of the weights' {num_classes} classes ({about.classes[0]}, "
+            f"{about.classes[-1]} ...): name the folders after the classes, or by their numbers from 0."
+        )
+    raise UserError(
+        f"{root} has {len(found)} class folders and the network tells {num_classes} classes apart; "
+        "name the folders by the numbers of their classes, from 0."
+    )
+
+
+def ahead(
+    function: Callable[[T], U], items: Iterable[T], size: Callable[[U], int] = lambda found: 0, most: int = 16
+) -> Iterator[U]:
+    """function(item) for each item in order, computed by threads, some before they are asked for.
+
+    Those are at most `most`, and no further one is begun while the sizes of those that are done add up to AHEAD.
+    """
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+        waiting: deque[Future[U]] = deque()
+        for item in items:
+            waiting.append(pool.submit(function, item))
+            while len(waiting) >= most or sum(size(done.result()) for done in waiting if done.done()) > AHEAD:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
+def size_of_views(found: object) -> int:
+    """The bytes of what was seen of a picture; a picture that could not be read has none."""
+    return found.bytes if isinstance(found, Seen) else 0

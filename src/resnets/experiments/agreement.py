@@ -1,0 +1,91 @@
+"""Does a row of ours agree with the papers'?
+
+Where nothing was scaled the values are compared. Where something was, only the order can be: a row agrees if it
+stands to the other rows of its table as in the paper. It must be told apart from at least half of them by more than
+the spread between seeds, and be contrary to the paper with none.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from dataclasses import dataclass
+
+from resnets.experiments.comparison import ours
+from resnets.experiments.observations import Outcomes
+from resnets.experiments.outcomes import Outcome
+from resnets.papers.rows import Cell, Experiment, Row
+
+AGREES, PARTLY, AGAINST, UNDECIDED = "agrees", "partly", "against", "undecided"
+_PAPER_RUNS = 5  # of which the papers report the median
+
+
+@dataclass(frozen=True)
+class Agreement:
+    word: str
+    why: str
+
+
+def agreement(cell: Cell, experiment: Experiment, found: dict[str, Outcome]) -> Agreement | None:
+    """None where we, or the paper, have no number."""
+    one, theirs = ours(cell, found), cell.value.rank
+    if cell.row is None or one is None or theirs is None:
+        return None
+    found = {name: other.by(cell.test) for name, other in found.items()}  # the spread is that of rows tested alike
+    return _of_order(cell, experiment, found) if one.scaled else _of_value(cell.row, theirs, cell.value.mean, found)
+
+
+def _of_value(row: Row, theirs: float, mean: float | None, found: dict[str, Outcome]) -> Agreement:
+    one, outcomes = found[row.name], Outcomes(found)
+    if one.fails or math.isinf(theirs):
+        same = one.fails and math.isinf(theirs)
+        who = (
+            "both fail"
+            if same
+            else "ours fails, the paper's does not"
+            if one.fails
+            else "the paper's fails, ours does not"
+        )
+        return Agreement(AGREES if same else AGAINST, who)
+    values = one.values("error")
+    difference = statistics.fmean(values) - (theirs if mean is None else mean)
+    why = f"{abs(difference):.2f} points {'above' if difference > 0 else 'below'} the paper's"
+    noise = outcomes.spread("error")
+    if noise is None:
+        return Agreement(UNDECIDED, f"{why}; no row has two seeds to tell the spread")
+    beyond = outcomes.sign(difference, 1 / len(values) + 1 / _PAPER_RUNS, "error")
+    return Agreement(AGAINST if beyond else AGREES, f"{why}; seeds' spread {noise.std:.2g}")
+
+
+def _of_order(cell: Cell, experiment: Experiment, found: dict[str, Outcome]) -> Agreement:
+    outcomes, same, contrary, untold = Outcomes(found), 0, 0, 0
+    for theirs, other in _peers(cell, experiment, found):
+        sign, _ = outcomes.growth(cell.row, other, "error")  # type: ignore[arg-type]
+        same += sign == theirs
+        contrary += sign == -theirs
+        untold += sign == 0
+    if not same + contrary + untold:
+        return Agreement(UNDECIDED, "there is no other row to compare with")
+    if not same + contrary:
+        word = UNDECIDED
+    elif contrary > same:
+        word = AGAINST
+    else:
+        word = AGREES if not contrary and same >= untold else PARTLY
+    counts = {"in the paper's order": same, "contrary to it": contrary, "not told apart": untold}
+    told = ", ".join(f"{words}: {count}" for words, count in counts.items() if count)
+    return Agreement(word, f"beside the other rows {told}")
+
+
+def _peers(cell: Cell, experiment: Experiment, found: dict[str, Outcome]) -> list[tuple[int, Row]]:
+    """The other rows on the same data, tested and scaled alike, and on which side of them the paper has this one."""
+    here, theirs = ours(cell, found), cell.value.rank
+    peers: dict[Row, int] = {}
+    for other in experiment.cells:
+        there, rank = ours(other, found), other.value.rank
+        if cell.row is None or other.row is None or here is None or there is None or theirs is None or rank is None:
+            continue
+        alike = (other.row.data, other.test, there.scaled) == (cell.row.data, cell.test, here.scaled)
+        if alike and other.row != cell.row and rank != theirs:
+            peers[other.row] = 1 if theirs > rank else -1
+    return [(sign, row) for row, sign in peers.items()]

@@ -1,0 +1,67 @@
+"""The images of a job: as they are, or smaller and fewer."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+from resnets.data import load
+from resnets.data.folder import Folder
+from resnets.data.images import Images
+from resnets.experiments.plan import Source
+
+_AT_ONCE = 5000  # images to scale
+
+
+def images_of(source: Source, folder: str | Path | None = None) -> Images | Folder:
+    """Training and test images at a source's side, so that the net is tested on what it was trained on.
+
+    ImageNet's become smaller when they are read; `folder` is one to look for CIFAR in.
+    """
+    if source.folder:
+        return source.folder
+    images = load(source.name, folder)
+    if source.side and source.side != images.train_images.shape[-1]:
+        images = smaller(images, source.side)
+    return first_tested(images, source.tested) if source.tested else images
+
+
+def smaller(images: Images, side: int) -> Images:
+    """Every image scaled to `side`, in bytes again; mean and deviation are those of the scaled training images."""
+    train, test = (_scaled(part, side) for part in (images.train_images, images.test_images))
+    channels = train.transpose(1, 0, 2, 3).reshape(train.shape[1], -1)
+    digest = hashlib.sha256(f"{images.digest} {side}".encode())
+    for part in (train, test):
+        digest.update(part.data)
+    return dataclasses.replace(
+        images,
+        name=f"{images.name}@{side}",
+        mean=tuple(round(float(c.mean(dtype=np.float64)) / 255, 4) for c in channels),
+        std=tuple(round(float(c.std(dtype=np.float64)) / 255, 4) for c in channels),
+        train_images=train,
+        test_images=test,
+    ).with_digest(digest.hexdigest())
+
+
+def _scaled(images: np.ndarray, side: int) -> np.ndarray:
+    parts = []
+    for start in range(0, len(images), _AT_ONCE):
+        pixels = torch.from_numpy(images[start : start + _AT_ONCE]).float()
+        small = functional.interpolate(pixels, (side, side), mode="bilinear", antialias=True, align_corners=False)
+        parts.append(small.round_().clamp_(0, 255).byte().numpy())
+    return np.concatenate(parts)
+
+
+def first_tested(images: Images, count: int) -> Images:
+    """Only the first `count` test images: a very deep net takes longer to test than a short training takes."""
+    return dataclasses.replace(
+        images,
+        name=f"{images.name}/{count}",
+        test_images=images.test_images[:count],
+        test_labels=images.test_labels[:count],
+    ).with_digest(hashlib.sha256(f"{images.digest} {count}".encode()).hexdigest())

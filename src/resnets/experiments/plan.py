@@ -1,0 +1,242 @@
+"""From rows and a budget to jobs: the networks, recipes, images and seeds that will really be used. No torch here."""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from resnets.data.folder import IMAGENET_CLASSES, Folder, open_folder
+from resnets.errors import UserError, one_of, shown
+from resnets.experiments.budgets import CLASSES, PAPER_BATCH, Budget, Scale
+from resnets.papers.rows import Experiment, Row
+from resnets.papers.tables import EXPERIMENTS, protocols_of
+from resnets.recipe import RECIPES, Recipe, iterations
+from resnets.spec import Spec
+from resnets.zoo import spec_of
+
+MOST_SEEDS = 10_000  # of a row
+CIFAR_IMAGES, CIFAR_TESTED, CIFAR_SIDE = 50_000, 10_000, 32
+IMAGENET_IMAGES, IMAGENET_TESTED, IMAGENET_SIDE = 1_281_167, 50_000, 224
+
+
+@dataclass(frozen=True)
+class Source:
+    """The images of a job."""
+
+    name: str
+    side: int | None = None
+    tested: int | None = None
+    folder: Folder | None = None  # of ImageNet, with the classes that are taken
+
+    @property
+    def images(self) -> int:
+        """How many there are to train on."""
+        return len(self.folder.train) if self.folder else int(self.name.partition(":")[2] or CIFAR_IMAGES)
+
+    @property
+    def test_images(self) -> int:
+        if self.folder:
+            return len(self.folder.test or ())
+        return self.tested or (self.images // 4 if ":" in self.name else CIFAR_TESTED)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A row at a budget."""
+
+    row: Row
+    budget: Budget
+    spec: Spec
+    recipe: Recipe
+    source: Source
+    seeds: tuple[int, ...]
+    scaled: tuple[str, ...]
+
+    @property
+    def steps(self) -> int:
+        return iterations(self.recipe.length, self.source.images - self.recipe.validation, self.recipe.batch)
+
+    @property
+    def side(self) -> int:
+        return self.source.side or self.spec.input_size
+
+    @property
+    def tests(self) -> tuple[str, ...]:
+        """The ways in which the tables want a net for ImageNet to be tested."""
+        return protocols_of(self.row)
+
+    @property
+    def limit(self) -> float:
+        return self.budget.limit(self.source.name, self.spec.num_classes)
+
+
+@dataclass(frozen=True)
+class Plan:
+    jobs: tuple[Job, ...]
+    waiting: tuple[Row, ...]  # rows on ImageNet, where it was not given
+
+
+# --- which rows -------------------------------------------------------------------------------
+
+
+def experiments_of(names: Sequence[str]) -> list[Experiment]:
+    """The named experiments, each once; `all` are all."""
+    for name in names:
+        if name not in EXPERIMENTS and name != "all":
+            raise one_of("experiment", name, [*EXPERIMENTS, "all"])
+    if not names:
+        raise UserError(f"say what to reproduce: {', '.join(EXPERIMENTS)} or all; --list describes them.")
+    return list(EXPERIMENTS.values()) if "all" in names else [EXPERIMENTS[name] for name in dict.fromkeys(names)]
+
+
+def rows_of(experiments: Iterable[Experiment], pattern: str | None = None, shard: str | None = None) -> list[Row]:
+    """The rows of experiments, each once; of these the ones whose name fits a shell pattern, and of these a shard."""
+    rows = list(dict.fromkeys(row for experiment in experiments for row in experiment.rows))
+    if pattern is not None:
+        matching = [row for row in rows if fnmatch.fnmatchcase(row.name, pattern)]
+        if not matching:
+            raise UserError(f"no row matches {pattern!r}; there are {', '.join(row.name for row in rows)}.")
+        rows = matching
+    if shard is None:
+        return rows
+    part, parts = _shard(shard)
+    return rows[part - 1 :: parts]
+
+
+def _shard(text: str) -> tuple[int, int]:
+    match = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text)
+    if not match or not 1 <= int(match[1]) <= int(match[2]):
+        raise UserError(f"a shard is written as 3/16, the third of sixteen, not {text!r}.")
+    return int(match[1]), int(match[2])
+
+
+# --- what a budget makes of a row -------------------------------------------------------------
+
+
+def imagenet_in(path: str) -> Folder:
+    """ImageNet's training and test images. They are the same wherever they lie, so the path is no part of a run."""
+    folder = open_folder(path, imagenet=True)
+    if folder.test is None:
+        raise UserError(f"{path} must have the folders train and val, as `resnets data prepare imagenet` makes them.")
+    return dataclasses.replace(folder, name="imagenet")
+
+
+def plan(rows: Iterable[Row], budget: Budget, seeds: int | None = None, imagenet: Folder | None = None) -> Plan:
+    """Jobs for the rows that can be run; `seeds` overrides how many runs each has."""
+    if seeds is not None and not 1 <= seeds <= MOST_SEEDS:
+        most = f" and at most {MOST_SEEDS:,}" if seeds > MOST_SEEDS else ""
+        raise UserError(f"--seeds must be at least 1{most}, not {shown(seeds)}.")
+    jobs, waiting = [], []
+    for row in rows:
+        if row.data == "imagenet" and imagenet is None:
+            waiting.append(row)
+        else:
+            jobs.append(job(row, budget, seeds, imagenet))
+    return Plan(tuple(jobs), tuple(waiting))
+
+
+def job(row: Row, budget: Budget, seeds: int | None = None, imagenet: Folder | None = None) -> Job:
+    paper = spec_of(row.network, **dict(row.changes), num_classes=CLASSES[row.data])
+    if row.data == "imagenet":
+        assert imagenet is not None
+        scale = budget.imagenet
+        folder = _some_classes(imagenet, scale.classes) if scale.classes else imagenet
+        source = Source(row.data, scale.side, folder=folder)
+        classes = folder.num_classes
+    else:
+        scale = next(s for s in budget.scales if s.layers is None or paper.depth <= s.layers)
+        source = Source(budget.data or row.data, scale.side, scale.tested)
+        classes = CLASSES["cifar10" if budget.data else row.data]  # procedural images have as many as CIFAR-10
+    spec = dataclasses.replace(_network(paper, scale), num_classes=classes)
+    recipe = _recipe(row, scale, source, budget)
+    count = seeds or scale.seeds or budget.seeds
+    scaled = (*_differences(row, source), *_smaller(paper, spec), *_shorter(RECIPES[row.recipe], recipe))
+    return Job(row, budget, spec, recipe, source, tuple(range(count)), scaled)
+
+
+@lru_cache  # one folder for all rows
+def _some_classes(folder: Folder, count: int) -> Folder:
+    return folder.some_classes(count)
+
+
+def _network(paper: Spec, scale: Scale) -> Spec:
+    blocks = tuple(min(n, scale.units or n) for n in paper.blocks)
+    return dataclasses.replace(paper, blocks=blocks, widths=tuple(w // scale.thinner for w in paper.widths))
+
+
+def _recipe(row: Row, scale: Scale, source: Source, budget: Budget) -> Recipe:
+    base = RECIPES[row.recipe]
+    theirs = dataclasses.replace(base, validation=row.validation * source.images // CIFAR_IMAGES)
+    batch = (scale.batch or PAPER_BATCH) / PAPER_BATCH
+    short = dataclasses.replace(
+        theirs,
+        batch=round(base.batch * batch),
+        lr=base.lr * batch,  # as steps of smaller batches are more, and noisier
+        micro_batch=round(base.micro_batch * batch),
+    )
+    if scale.side and source.folder:
+        short = dataclasses.replace(short, side=scale.side)  # what is drawn from is in proportion
+    elif scale.side:
+        short = dataclasses.replace(short, pad=round(base.pad * scale.side / CIFAR_SIDE))
+    if scale.iterations:
+        short = dataclasses.replace(short, **_shortened(base, scale.iterations))
+    short = dataclasses.replace(short, **dict(scale.recipe))
+    return theirs if short == theirs else dataclasses.replace(short, name=f"{base.name}-{budget.name}")
+
+
+def _shortened(base: Recipe, steps: int) -> dict[str, Any]:
+    """The length, with warm-up and milestones at their shares of it; a warm-up has a step at least."""
+
+    def at(span: str) -> int:
+        whole = iterations(base.length, CIFAR_IMAGES, base.batch)
+        share = iterations(span, CIFAR_IMAGES, base.batch) / whole
+        return max(round(share * steps), 1 if share else 0)
+
+    milestones = ",".join(f"{at(span)}it" for span in base.milestone_spans)
+    return {"length": f"{steps}it", "warmup": f"{at(base.warmup)}it", "milestones": milestones}
+
+
+# --- what a reader of a number must know of it ------------------------------------------------
+
+
+def _differences(row: Row, source: Source) -> Iterable[str]:
+    if source.name != row.data:
+        yield f"{source.name} for {row.data}"
+    if source.folder:
+        yield from _less_of_imagenet(source)
+    elif source.side:
+        yield f"images {source.side}x{source.side}"
+    if source.tested:
+        yield f"{source.tested:,} test images"
+
+
+def _less_of_imagenet(source: Source) -> Iterable[str]:
+    assert source.folder is not None
+    if source.folder.num_classes != IMAGENET_CLASSES:
+        yield f"{source.folder.num_classes} of {IMAGENET_CLASSES} classes"
+    if source.images != IMAGENET_IMAGES:
+        yield f"{source.images:,} of {IMAGENET_IMAGES:,} training images"
+    if source.test_images != IMAGENET_TESTED:
+        yield f"{source.test_images:,} of {IMAGENET_TESTED:,} test images"
+    if source.side:
+        yield f"crops of {source.side} for {IMAGENET_SIDE} (others in proportion)"
+
+
+def _smaller(paper: Spec, spec: Spec) -> Iterable[str]:
+    if spec.depth != paper.depth:
+        yield f"{spec.depth} of {paper.depth} layers"
+    if spec.widths != paper.widths:
+        yield f"widths {','.join(map(str, spec.widths))}"
+
+
+def _shorter(theirs: Recipe, ours: Recipe) -> Iterable[str]:
+    if ours.length != theirs.length:
+        yield f"{ours.length} for {theirs.length}"
+    for field in ("batch", "lr", "pad", "warmup", "milestones"):
+        if (value := getattr(ours, field)) != getattr(theirs, field):
+            yield f"{field} {value or 'none'}"

@@ -1,0 +1,62 @@
+"""The ways in which the papers test nets on ImageNet. Where a budget trains on smaller crops, all are in proportion."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from resnets.data.bad_images import BadImages
+from resnets.data.folder import Folder
+from resnets.data.progress import Progress
+from resnets.engine.device import choose
+from resnets.engine.inference import inference
+from resnets.evaluation.crops import Crop, MultiScale, TenCrop, Views
+from resnets.evaluation.ensemble import Member
+from resnets.evaluation.labelled_images import InFiles
+from resnets.evaluation.protocol import assess
+from resnets.experiments.plan import IMAGENET_SIDE, Job
+from resnets.runs import Run
+from resnets.weights.loaded_model import normalization, subject
+
+PROTOCOLS: dict[str, Views] = {
+    "224 crop": Crop(224, 256),
+    "320 crop": Crop(320, 320),
+    "10 crops": TenCrop(224, 256),
+    "5 scales": MultiScale(),
+}
+_WIDER = 4 / 3  # the longer side of a picture over its shorter one, as most have it
+
+
+def views_of(test: str, side: int) -> Views:
+    """For a net that was trained on crops of `side`."""
+
+    def scaled(pixels: int) -> int:
+        return round(pixels * side / IMAGENET_SIDE)
+
+    paper = PROTOCOLS[test]
+    if isinstance(paper, MultiScale):
+        return MultiScale(tuple(map(scaled, paper.sides)))
+    return dataclasses.replace(paper, side=scaled(paper.side), shorter=scaled(paper.shorter))
+
+
+def cost(test: str) -> float:
+    """How many training crops have as many pixels as a picture has in this test."""
+    paper = PROTOCOLS[test]
+    if isinstance(paper, MultiScale):
+        return sum((side / IMAGENET_SIDE) ** 2 * _WIDER for side in paper.sides)
+    return (10 if isinstance(paper, TenCrop) else 1) * (paper.side / IMAGENET_SIDE) ** 2
+
+
+def tested(
+    run: Run, folder: Folder, job: Job, device: str, engine: str, *, bad: BadImages, progress: Progress
+) -> dict[str, dict[str, Any]]:
+    """The scores of a finished run, by test: top-1 and top-5 errors on all test pictures."""
+    assert folder.test is not None
+    pictures = InFiles(folder.test, folder.channels, bad)
+    place, given, found = choose(device), subject(run.path), {}
+    scores, normalize = inference(given.net, engine, place), normalization(given).to(place)
+    for test in job.tests:
+        member = Member(scores, normalize, views_of(test, job.side), place)
+        with progress.task(f"testing by {member.views}", len(pictures)) as advance:
+            found[test] = assess([member], pictures, advance=advance).to_dict()
+    return found

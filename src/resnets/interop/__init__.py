@@ -1,1 +1,0 @@
-"""Weights in and out: our own files, and those of other libraries."""

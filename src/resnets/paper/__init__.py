@@ -1,1 +1,0 @@
-"""What the papers report, as data. No torch here."""

@@ -1,0 +1,1 @@
+"""What the papers report, as data: tables, figures and numbers."""

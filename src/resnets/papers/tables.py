@@ -1,0 +1,237 @@
+"""The papers' tables and figures as data: which network, which recipe, which value."""
+
+from __future__ import annotations
+
+from resnets.papers.rows import TESTS, Cell, Experiment, Row, Value
+from resnets.spec import ORDERS
+
+FAILS = Value(fails=True)
+HELD_OUT = 5000  # of CIFAR's training images, as v1 does for its choices
+
+
+def shortcut(kind: str) -> Row:
+    """ResNet-110 with another h in every unit."""
+    return Row("resnet110", (("shortcut", kind),))
+
+
+def gate_bias(bias: int) -> Row:
+    """A trial of v2's search: trained on a part of the training set, judged by the rest of it."""
+    return Row("resnet110", (("shortcut", f"exclusive_gate:{bias}"),), validation=HELD_OUT)
+
+
+def order(layers: int, name: str) -> Row:
+    """ResNet-110 or 164 with BN and ReLU in another order."""
+    if name == "original":
+        return Row(f"resnet{layers}")
+    if name == "full_preact":
+        return Row(f"preresnet{layers}")
+    return Row(f"resnet{layers}", (("order", name),))
+
+
+def imagenet(network: str, *changes: tuple[str, str], recipe: str = "imagenet-paper") -> Row:
+    return Row(network, changes, "imagenet", recipe)
+
+
+def v1_imagenet(layers: int) -> Row:
+    """The authors' bottleneck nets of 2015, which have their stride in the first 1x1."""
+    return imagenet(f"resnet{layers}", ("stride_on", "1x1"))
+
+
+# --- v2, Section 3: shortcuts -----------------------------------------------------------------
+
+_TABLE1 = (
+    Cell("original", Row("resnet110"), Value(6.61)),
+    Cell("constant scaling 0 x + F: a plain net", Row("plain110"), FAILS),
+    Cell("constant scaling 0.5 x + F", shortcut("scale:0.5:1"), FAILS),
+    Cell("constant scaling 0.5 x + 0.5 F", shortcut("scale:0.5:0.5"), Value(12.35)),
+    Cell("exclusive gating, b_g = 0 (the paper: 0 to -5)", shortcut("exclusive_gate:0"), FAILS),
+    Cell("exclusive gating, b_g = -6", shortcut("exclusive_gate:-6"), Value(8.70)),
+    Cell("exclusive gating, b_g = -7", shortcut("exclusive_gate:-7"), Value(9.81)),
+    Cell("shortcut-only gating, b_g = 0", shortcut("shortcut_gate:0"), Value(12.86)),
+    Cell("shortcut-only gating, b_g = -6", shortcut("shortcut_gate:-6"), Value(6.91)),
+    Cell("1x1 conv shortcut", shortcut("conv1x1"), Value(12.22)),
+    Cell("dropout shortcut, 0.5", shortcut("dropout:0.5"), FAILS),
+)
+_FIGURE3 = (
+    Cell("original", Row("resnet110"), Value(6.61)),
+    Cell("(a) 0.5 x + 0.5 F", shortcut("scale:0.5:0.5"), Value(12.35)),
+    Cell("(b) exclusive gating, b_g = -6", shortcut("exclusive_gate:-6"), Value(8.70)),
+    Cell("(c) shortcut-only gating, b_g = 0", shortcut("shortcut_gate:0"), Value(12.86)),
+    Cell("(d) 1x1 conv shortcut", shortcut("conv1x1"), Value(12.22)),
+)
+_GATE_BIAS = tuple(Cell(f"exclusive gating, b_g = {bias}", gate_bias(bias)) for bias in range(0, -11, -1))
+
+# --- v2, Section 4: activations ---------------------------------------------------------------
+
+_ORDER_ERRORS = {  # ResNet-110, ResNet-164
+    "original": (6.61, 5.93),
+    "bn_after_add": (8.17, 6.50),
+    "relu_before_add": (7.84, 6.14),
+    "relu_preact": (6.71, 5.91),
+    "full_preact": (6.37, 5.46),
+}
+_TABLE2 = tuple(
+    Cell(f"ResNet-{layers} {ORDERS[name].figure} {name}", order(layers, name), Value(errors[i]))
+    for i, layers in enumerate((110, 164))
+    for name, errors in _ORDER_ERRORS.items()
+)
+_TABLE3 = tuple(
+    Cell(f"{network}, {data}, {unit} unit", Row(prefix + name, data=data), Value(error))
+    for network, name, data, baseline, preactivation in (
+        ("ResNet-110 (1-layer)", "resnet110_1layer", "cifar10", 9.90, 8.91),
+        ("ResNet-110", "resnet110", "cifar10", 6.61, 6.37),
+        ("ResNet-164", "resnet164", "cifar10", 5.93, 5.46),
+        ("ResNet-1001", "resnet1001", "cifar10", 7.61, 4.92),
+        ("ResNet-164", "resnet164", "cifar100", 25.16, 24.33),
+        ("ResNet-1001", "resnet1001", "cifar100", 27.82, 22.71),
+    )
+    for prefix, unit, error in (("", "baseline", baseline), ("pre", "pre-activation", preactivation))
+)
+_OTHERS = {  # moderate augmentation, CIFAR-10 and CIFAR-100, as v2 quotes them
+    "NIN": (8.81, 35.68),
+    "DSN": (8.22, 34.57),
+    "FitNet": (8.39, 35.04),
+    "Highway": (7.72, 32.39),
+    "All-CNN": (7.25, 33.71),
+    "ELU": (6.55, 24.28),
+    "FitResNet, LSUV": (5.84, 27.66),
+}
+_TABLE4 = (
+    *(
+        Cell(f"{name}, {data}", None, Value(error))
+        for name, errors in _OTHERS.items()
+        for data, error in zip(("cifar10", "cifar100"), errors, strict=True)
+    ),
+    Cell("ResNet-110, cifar10", Row("resnet110"), Value(6.61)),
+    Cell("ResNet-1202, cifar10", Row("resnet1202"), Value(7.93)),
+    Cell("ResNet-164, cifar100", Row("resnet164", data="cifar100"), Value(25.16)),
+    Cell("ResNet-1001, cifar100", Row("resnet1001", data="cifar100"), Value(27.82)),
+    Cell("ResNet-164 pre-activation, cifar10", Row("preresnet164"), Value(5.46)),
+    Cell("ResNet-164 pre-activation, cifar100", Row("preresnet164", data="cifar100"), Value(24.33)),
+    Cell("ResNet-1001 pre-activation, cifar10", Row("preresnet1001"), Value(4.92, mean=4.89, std=0.14)),
+    Cell(
+        "ResNet-1001 pre-activation, batch 64, cifar10",
+        Row("preresnet1001", recipe="cifar-paper-b64"),
+        Value(4.62, mean=4.69, std=0.20),
+    ),
+    Cell(
+        "ResNet-1001 pre-activation, cifar100",
+        Row("preresnet1001", data="cifar100"),
+        Value(22.71, mean=22.68, std=0.22),
+    ),
+)
+_FIGURE1 = (
+    Cell("ResNet-1001, original unit", Row("resnet1001"), Value(7.61)),
+    Cell("ResNet-1001, proposed unit", Row("preresnet1001"), Value(4.92)),
+)
+_FIGURE6 = (
+    Cell("ResNet-110, original", Row("resnet110"), Value(6.61)),
+    Cell("ResNet-110, BN after addition", order(110, "bn_after_add"), Value(8.17)),
+    Cell("ResNet-164, original", Row("resnet164"), Value(5.93)),
+    Cell("ResNet-164, pre-activation", Row("preresnet164"), Value(5.46)),
+)
+
+# --- v2, ImageNet -----------------------------------------------------------------------------
+
+_ASPECT = imagenet("preresnet200", recipe="imagenet-aspect")  # scale and aspect-ratio augmentation
+_TABLE5 = (
+    Cell("ResNet-152, original unit", v1_imagenet(152), Value(23.0, 6.7), "224 crop"),
+    Cell("ResNet-152, original unit", v1_imagenet(152), Value(21.3, 5.5), "320 crop"),
+    Cell("ResNet-152, pre-activation unit", imagenet("preresnet152"), Value(21.1, 5.5), "320 crop"),
+    Cell("ResNet-200, original unit", imagenet("resnet200"), Value(21.8, 6.0), "320 crop"),
+    Cell("ResNet-200, pre-activation unit", imagenet("preresnet200"), Value(20.7, 5.3), "320 crop"),
+    Cell("ResNet-200, pre-activation unit, scale and aspect ratio", _ASPECT, Value(20.1, 4.8), "320 crop"),
+    Cell("Inception v3", None, Value(21.2, 5.6), "299 crop"),
+)
+_BN_AFTER_IMAGENET = (
+    Cell("ResNet-101, original", v1_imagenet(101), Value(23.6, 7.1), "224 crop"),
+    Cell(
+        "ResNet-101, BN after addition",
+        imagenet("resnet101", ("stride_on", "1x1"), ("order", "bn_after_add")),
+        Value(24.6, 7.5),
+        "224 crop",
+    ),
+)
+
+# --- v1 ---------------------------------------------------------------------------------------
+
+_OPTION_A = ("resize", "pad")
+_PLAIN_IMAGENET = (
+    Cell("plain, 18 layers", imagenet("plain18"), Value(27.94), "10 crops"),
+    Cell("ResNet-18, option A", imagenet("resnet18", _OPTION_A), Value(27.88), "10 crops"),
+    Cell("plain, 34 layers", imagenet("plain34"), Value(28.54, 10.02), "10 crops"),
+    Cell("ResNet-34, option A", imagenet("resnet34", _OPTION_A), Value(25.03, 7.76), "10 crops"),
+)
+_CIFAR_DEPTHS = {20: 8.75, 32: 7.51, 44: 7.17, 56: 6.97}
+_PLAIN_CIFAR = (
+    *(Cell(f"plain, {layers} layers", Row(f"plain{layers}")) for layers in _CIFAR_DEPTHS),
+    Cell("plain, 110 layers", Row("plain110"), FAILS),
+    *(
+        Cell(f"ResNet, {layers} layers", Row(f"resnet{layers}"), Value(error))
+        for layers, error in _CIFAR_DEPTHS.items()
+    ),
+    Cell("ResNet, 110 layers", Row("resnet110"), Value(6.43, mean=6.61, std=0.16)),
+    Cell("ResNet, 1202 layers", Row("resnet1202"), Value(7.93)),
+)
+_FIGURE7 = (
+    *(Cell(f"plain, {layers} layers", Row(f"plain{layers}")) for layers in (20, 56)),
+    *(Cell(f"ResNet, {layers} layers", Row(f"resnet{layers}")) for layers in (20, 56, 110)),
+)
+_OPTIONS = (
+    Cell("plain, 34 layers", imagenet("plain34"), Value(28.54, 10.02), "10 crops"),
+    Cell("ResNet-34, A: zero padding", imagenet("resnet34", _OPTION_A), Value(25.03, 7.76), "10 crops"),
+    Cell("ResNet-34, B: projection where it grows", imagenet("resnet34"), Value(24.52, 7.46), "10 crops"),
+    Cell(
+        "ResNet-34, C: projection everywhere", imagenet("resnet34", ("shortcut", "conv1x1")), Value(24.19, 7.40),
+        "10 crops",
+    ),
+)  # fmt: skip
+_DEPTH = (
+    Cell("VGG-16", None, Value(28.07, 9.33), "10 crops"),
+    Cell("GoogLeNet", None, Value(None, 9.15), "10 crops"),
+    Cell("PReLU-net", None, Value(24.07, 7.38), "10 crops"),
+    *_OPTIONS[1:],
+    Cell("ResNet-50", v1_imagenet(50), Value(22.85, 6.71), "10 crops"),
+    Cell("ResNet-101", v1_imagenet(101), Value(21.75, 6.05), "10 crops"),
+    Cell("ResNet-152", v1_imagenet(152), Value(21.43, 5.71), "10 crops"),
+)
+_SINGLE = (  # the whole picture at five sizes; how the others tested is theirs
+    Cell("VGG, ILSVRC 2014, on the test set", None, Value(None, 8.43)),
+    Cell("GoogLeNet, ILSVRC 2014", None, Value(None, 7.89)),
+    Cell("VGG, v5", None, Value(24.4, 7.1)),
+    Cell("PReLU-net", None, Value(21.59, 5.71)),
+    Cell("BN-inception", None, Value(21.99, 5.81)),
+    Cell("ResNet-34 B", imagenet("resnet34"), Value(21.84, 5.71), "5 scales"),
+    Cell("ResNet-34 C", imagenet("resnet34", ("shortcut", "conv1x1")), Value(21.53, 5.60), "5 scales"),
+    Cell("ResNet-50", v1_imagenet(50), Value(20.74, 5.25), "5 scales"),
+    Cell("ResNet-101", v1_imagenet(101), Value(19.87, 4.60), "5 scales"),
+    Cell("ResNet-152", v1_imagenet(152), Value(19.38, 4.49), "5 scales"),
+)
+
+EXPERIMENTS: dict[str, Experiment] = {
+    experiment.name: experiment
+    for experiment in (
+        Experiment("table1", "v2 Table 1", "shortcuts of ResNet-110 on CIFAR-10", _TABLE1),
+        Experiment("table2", "v2 Table 2", "orders of BN and ReLU in ResNet-110 and 164 on CIFAR-10", _TABLE2),
+        Experiment("table3", "v2 Table 3", "baseline against pre-activation unit on CIFAR", _TABLE3),
+        Experiment("table4", "v2 Table 4", "against other networks on CIFAR", _TABLE4),
+        Experiment("table5", "v2 Table 5", "against other networks on ImageNet", _TABLE5),
+        Experiment("figure1", "v2 Figure 1", "training curves of ResNet-1001 on CIFAR-10", _FIGURE1),
+        Experiment("figure3", "v2 Figure 3", "training curves of shortcuts on CIFAR-10", _FIGURE3),
+        Experiment("figure6", "v2 Figure 6", "BN after addition; pre-activation at 164 layers", _FIGURE6),
+        Experiment("gate-bias", "v2 Section 3.1", "the search of b_g from 0 to -10 on held-out images", _GATE_BIAS),
+        Experiment("bn-after-imagenet", "v2 Section 4.1", "BN after addition in ResNet-101", _BN_AFTER_IMAGENET),
+        Experiment("plain-cifar", "v1 Table 6, Figure 6", "plain against residual nets by depth", _PLAIN_CIFAR),
+        Experiment("figure7", "v1 Figure 7", "how strongly the layers respond", _FIGURE7),
+        Experiment("plain-imagenet", "v1 Table 2", "plain against residual nets of 18 and 34 layers", _PLAIN_IMAGENET),
+        Experiment("options", "v1 Table 3", "options A, B and C of ResNet-34", _OPTIONS),
+        Experiment("depth", "v1 Table 3", "34 to 152 layers on ImageNet by ten crops", _DEPTH),
+        Experiment("single-model", "v1 Table 4", "34 to 152 layers on ImageNet by whole pictures", _SINGLE),
+    )
+}
+
+
+def protocols_of(row: Row) -> tuple[str, ...]:
+    """The ways in which any cell wants a row to be tested: it is trained once for all of them. None on CIFAR."""
+    wanted = {cell.test for experiment in EXPERIMENTS.values() for cell in experiment.cells if cell.row == row}
+    return tuple(test for test in TESTS if test in wanted)

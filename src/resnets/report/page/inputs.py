@@ -1,0 +1,81 @@
+"""Everything that a page is made from, sorted by what it is: results of rows, analyses, other trainings."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from resnets import records
+from resnets.errors import UserError
+from resnets.experiments.outcomes import Outcome, outcome
+
+BUDGETS = ("paper", "day", "hour", "smoke")  # the order of columns; others come after these
+
+
+@dataclass
+class Gathered:
+    found: dict[str, dict[str, Outcome]] = field(default_factory=dict)  # by budget and row
+    files: dict[tuple[str, str], Path] = field(default_factory=dict)  # of the same
+    analyses: dict[Path, dict[str, Any]] = field(default_factory=dict)  # as `resnets analyze` writes them
+    trainings: dict[Path, dict[str, Any]] = field(default_factory=dict)  # as `resnets results` writes them
+    left_out: int = 0  # files in folders that are none of these
+
+    @property
+    def budgets(self) -> list[str]:
+        return sorted(self.found, key=lambda name: (BUDGETS.index(name) if name in BUDGETS else len(BUDGETS), name))
+
+
+def gather(paths: Sequence[Path], leave_out: Callable[[UserError], None] | None = None) -> Gathered:
+    """From files and, with all that is below them, folders, in which `leave_out` is told of what cannot be read."""
+    gathered = Gathered()
+    for path, named in _files(paths):
+        try:
+            belongs = _sort(gathered, path, records.load(path))
+        except UserError as error:
+            if named or leave_out is None:
+                raise
+            leave_out(error)
+            continue
+        if named and not belongs:
+            raise UserError(f"{path} is no result of `resnets reproduce`, `analyze` or `results`; leave it out.")
+        gathered.left_out += not belongs
+    if not (gathered.found or gathered.analyses or gathered.trainings):
+        raise UserError(f"there is no result in {', '.join(map(str, paths))}; `resnets reproduce table1` makes some.")
+    return gathered
+
+
+def _files(paths: Sequence[Path]) -> Iterator[tuple[Path, bool]]:
+    """Each file once, and whether it was named itself."""
+    seen = set()
+    for path in paths:
+        if not os.path.exists(path):
+            raise UserError(f"{path} does not exist; name files and folders of results.")
+        for file in sorted(path.rglob("*.json")) if path.is_dir() else [path]:
+            measured = "bench" in file.relative_to(path).parts  # of speed and of budgets, not of the papers
+            real = os.path.realpath(file)  # which does not fail on links that lead to themselves
+            if real not in seen and not measured:
+                seen.add(real)
+                yield file, file == path
+
+
+def _sort(gathered: Gathered, path: Path, data: Any) -> bool:
+    """Put what a file holds where it belongs; False if it belongs nowhere. What is broken is refused."""
+    if not isinstance(data, dict):
+        return False
+    if "row" in data:
+        one = outcome(records.ROW.checked(data, path))
+        key = one.budget, one.row
+        if key in gathered.files:
+            raise UserError(f"{path} and {gathered.files[key]} are of the same row and budget; leave one of them out.")
+        gathered.files[key] = path
+        gathered.found.setdefault(one.budget, {})[one.row] = one
+    elif "analyses" in data:
+        gathered.analyses[path] = records.ANALYSES.checked(data, path)
+    elif "recipe" in data and "runs" in data:
+        gathered.trainings[path] = records.TRAINING.checked(data, path)
+    else:
+        return False
+    return True

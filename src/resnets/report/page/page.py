@@ -1,0 +1,105 @@
+"""The page, put together. The same results make the same bytes."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from resnets.errors import UserError
+from resnets.papers.numbers import beside
+from resnets.report.page import curves, provenance, signals, tables
+from resnets.report.page.html import Html, join, tag
+from resnets.report.page.inputs import Gathered
+from resnets.runs import Summary
+from resnets.spec import Spec
+from resnets.version import __version__
+
+# The browser itself keeps the promise that nothing is loaded.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:"
+_TITLE = "Deep residual networks: the papers' numbers and ours"
+
+
+def page(gathered: Gathered) -> str:
+    library = _library()
+    sections = {
+        "glance": ("At a glance", join([tables.glance(gathered), tables.key()])),
+        "observations": ("The seven observations", tables.observations(gathered)),
+        "figures": ("The papers' figures", curves.section(gathered)),
+        "tables": ("The papers' tables", join(tables.section(e, gathered) for e in tables.TABLES)),
+        "signals": ("How signals travel", signals.section(gathered)),
+        "trainings": ("Other trainings", _trainings(gathered)),
+    }
+    sections = {name: (words, inner) for name, (words, inner) in sections.items() if inner}
+    links = tag("ul", *(tag("li", tag("a", words, href=f"#{name}")) for name, (words, _) in sections.items()))
+    body = [
+        tag("header", tag("h1", _TITLE), *(tag("p", words) for words in _INTRODUCTION)),
+        tag("nav", links, aria_label="Sections"),
+        tag("main", *(tag("section", tag("h2", words), inner, id=i) for i, (words, inner) in sections.items())),
+        tag(
+            "aside",
+            tag("h2", "Where the numbers come from"),
+            _boxes(gathered),
+            aria_label="Where the numbers come from",
+        ),
+        tag("footer", f"Made by resnets {__version__}; drawn by plotly.js (MIT licence)."),
+        tag("script", library, type="text/plain", id="library"),
+        tag("script", _file("page.js")),
+    ]
+    head = [
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("meta", http_equiv="Content-Security-Policy", content=_POLICY),
+        tag("title", _TITLE),
+        tag("style", _file("page.css")),
+    ]
+    return f"<!doctype html>\n{tag('html', tag('head', *head), tag('body', *body), lang='en')}\n"
+
+
+_INTRODUCTION = (
+    "v1 is “Deep Residual Learning for Image Recognition”, v2 “Identity Mappings in Deep Residual Networks”. Beside "
+    "each number of theirs stands ours, where there is one. Budgets other than “paper” train shorter and smaller: "
+    "their numbers can be compared in order, not in size, and each has a column of its own.",
+    "Click a number of ours to see where it comes from. Drag in a figure to zoom, double-click to zoom out, click a "
+    "name to hide a curve.",
+)
+
+
+def _file(name: str) -> Html:
+    return Html(resources.files(__package__).joinpath(name).read_text(encoding="utf-8"))
+
+
+@cache
+def _library() -> Html:
+    """plotly.js, packed: unpacked it would be three quarters of the page."""
+    try:
+        from plotly.offline import get_plotlyjs
+    except ImportError:
+        raise UserError("the page needs the extra: pip install 'resnets[report]'.") from None
+    return Html(base64.b64encode(gzip.compress(get_plotlyjs().encode(), 9, mtime=0)).decode())
+
+
+def _trainings(gathered: Gathered) -> Html:
+    """What `resnets results` collected: other recipes than the papers'."""
+    rows = []
+    for path, result in gathered.trainings.items():
+        spec, data = Spec.from_dict(result["network"]), result["data"]["name"]
+        errors = tuple(run["result"]["test"]["error"] for run in result["runs"])
+        number = provenance.button(path.stem, str(Summary(errors)).replace("+-", "±"))
+        cells = (data, tag("code", result["recipe"]["name"]), number, beside(spec, data) or "-")
+        rows.append(tag("tr", tag("th", spec.name, scope="row"), *(tag("td", cell) for cell in cells)))
+    header: list[Any] = ["network", "data", "recipe", "test error, ours", "the papers'"]
+    return tables.table("Trainings by other recipes", header, rows) if rows else Html()
+
+
+def _boxes(gathered: Gathered) -> Html:
+    boxes = [
+        provenance.box(provenance.name(budget, row), gathered.files[budget, row], one.result)
+        for budget in gathered.budgets
+        for row, one in gathered.found[budget].items()
+    ]
+    boxes += [provenance.box(path.stem, path, result) for path, result in gathered.trainings.items()]
+    return join(boxes)

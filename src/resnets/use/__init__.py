@@ -1,1 +1,0 @@
-"""Networks at work: weights taken in, pictures recognised, networks handed on."""

@@ -1,0 +1,1 @@
+"""Weights: files and their metadata, the layouts of other libraries, conversion, pretrained networks."""

@@ -1,0 +1,160 @@
+"""What `resnets export` does: a network as a file for others, which is written only if it computes the same.
+
+Batch, height and width stay open. What a reader needs besides the graph stands in the file: `spec`, `classes`,
+`preprocessing`, `provenance` as JSON, and the use in words.
+"""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from resnets.atomic import write_atomically
+from resnets.engine.frozen import Frozen, freeze
+from resnets.engine.onnx import export as onnx_model
+from resnets.engine.onnx import need
+from resnets.errors import UserError, one_of
+from resnets.nn import ResNet, build, shortcuts
+from resnets.nn.structure import frame_changes
+from resnets.text import print_lines
+from resnets.version import __version__
+from resnets.weights.loaded_model import Subject, subject
+from resnets.weights.pretrained import located
+from resnets.zoo import NETWORKS, spec_of
+
+FORMATS = {"onnx": ".onnx", "torch-export": ".pt2"}
+_LONGEST = 100  # characters of a network's name in that of a file
+CLOSE = 1e-4  # of the largest score, by which float32 may differ between two orders of adding
+
+
+def export_command(what: str, *, format: str, out: str | None, fold: bool, changes: dict[str, Any]) -> None:
+    if format not in FORMATS:
+        raise one_of("format", format, FORMATS)
+    given = _subject(what, changes)
+    net = given.net.float().eval()
+    path = Path(out or file_name(net.spec.name, FORMATS[format]))
+    data, runs = (_onnx if format == "onnx" else _torch_export)(net, fold, about(given))
+    off = difference(net, runs, given.preprocessing.crop)
+    if not off <= CLOSE:
+        raise UserError(f"the {format} graph's scores differ from PyTorch's by {off:.1e} of the largest; not written.")
+    write_atomically(path, data)
+    print_lines(given.what)
+    print_lines(f"images (N, {net.spec.in_channels}, H, W) to scores (N, {net.spec.num_classes}); {use(given)}")
+    print_lines(f"compared with PyTorch on three shapes: scores differ by at most {off:.1e} of the largest")
+    print_lines(path)
+
+
+def file_name(network: str, ending: str) -> str:
+    """A file of this folder, whatever a foreign file says that its network is called."""
+    return (re.sub(r"[^A-Za-z0-9_.-]+", "_", network)[:_LONGEST].lstrip(".") or "network") + ending
+
+
+def _subject(what: str, changes: dict[str, Any]) -> Subject:
+    """A named network with fresh weights, or one from a file."""
+    if what in NETWORKS:
+        net = build(spec_of(what, **changes), seed=0)
+        return Subject(net, f"{what} with fresh weights, which knows nothing yet")
+    return subject(located(what), None, changes)
+
+
+def about(given: Subject) -> dict[str, str]:
+    """What goes into the file besides the graph."""
+    known = {
+        "spec": given.net.spec.to_dict(),
+        "classes": list(given.about.classes),
+        "preprocessing": given.preprocessing.to_dict(),
+        "provenance": dict(given.about.provenance),
+    }
+    texts = {key: json.dumps(value) for key, value in known.items() if value}
+    return {"resnets.version": __version__, "use": use(given), **texts}
+
+
+def use(given: Subject) -> str:
+    """How to feed it, in words."""
+    read = given.preprocessing
+    mean, std = ([round(value, 6) for value in values] for values in (read.mean, read.std))
+    pixels = "x / 255 less the mean training image" if read.normalize == "pixel" else f"(x / 255 - {mean}) / {std}"
+    return (
+        f"RGB, shorter side {read.resize}, centre crop {read.crop}, {pixels}; any larger size works too. "
+        "Softmax of the scores gives probabilities."
+    )
+
+
+def difference(net: ResNet, runs: Callable[[Tensor], Tensor], side: int) -> float:
+    """The largest difference of the scores on shapes that nobody told the exporter of, as a share of the largest."""
+    draw, worst = torch.Generator().manual_seed(0), 0.0
+    for shape in ((1, side, side), (3, side, side + 8), (2, side + 24, side + 1)):
+        x = torch.randn(shape[0], net.spec.in_channels, *shape[1:], generator=draw)
+        with torch.no_grad():
+            wanted = net(x)
+            worst = max(worst, float((runs(x) - wanted).abs().max() / wanted.abs().max()))
+    return worst
+
+
+def _onnx(net: ResNet, fold: bool, known: dict[str, str]) -> tuple[bytes, Callable[[Tensor], Tensor]]:
+    data = onnx_model(net, folded=fold, about=known)
+    need("onnx", "onnx").checker.check_model(data)
+    runtime = need("onnxruntime", "onnx")
+    session = runtime.InferenceSession(data, providers=["CPUExecutionProvider"])
+    return data, lambda x: torch.from_numpy(session.run(None, {"images": x.numpy()})[0])
+
+
+def _torch_export(net: ResNet, fold: bool, known: dict[str, str]) -> tuple[bytes, Callable[[Tensor], Tensor]]:
+    module = Traced(freeze(net) if fold else net)
+    least = 2**net.spec.halvings + 1  # of which a map of more than one pixel is left: one would be taken for a constant
+    batch, height, width = torch.export.Dim("batch"), *(torch.export.Dim(n, min=least) for n in ("height", "width"))
+    example = torch.zeros(2, net.spec.in_channels, 2 * least, 3 * least)
+    program = torch.export.export(module, (example,), dynamic_shapes=({0: batch, 2: height, 3: width},))
+    file = io.BytesIO()
+    torch.export.save(program, file, extra_files={"resnets.json": json.dumps(known)})
+    again = torch.export.load(io.BytesIO(file.getvalue())).module()
+    return file.getvalue(), again
+
+
+class Traced(nn.Module):
+    """The network's parts in order, in a form that torch.export can follow with open sizes."""
+
+    def __init__(self, net: ResNet | Frozen) -> None:
+        super().__init__()
+        if isinstance(net, ResNet) and (change := next(frame_changes(net.original), None)):
+            raise UserError(f"{net.spec.name} was changed ({change}), and is not exported; torch.export can trace it.")
+        self.body = copy.deepcopy(nn.Sequential(net.stem, net.units, net.last))
+        self.classifier = net.classifier
+        for module in list(self.body.modules()):
+            for name, child in module.named_children():
+                if isinstance(child, shortcuts.Pad):
+                    setattr(module, name, Smaller(child))
+        self.eval()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.classifier(self.body(x).mean((2, 3)))
+
+
+class Smaller(nn.Module):
+    """Option A with poolings whose result has its size written as that of a convolution.
+
+    torch.export sees only then that the sizes of both paths are equal, whatever they are.
+    """
+
+    def __init__(self, pad: shortcuts.Pad) -> None:
+        super().__init__()
+        self.stride, self.zeros, self.pool = pad.stride, pad.zeros, pad.pool
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.pool:
+            return functional.pad(functional.avg_pool2d(x, 1, self.stride), self.zeros)
+        ones = torch.ones_like(x[:, :1])  # how many pixels are averaged: at the end of an odd map fewer
+        total, pixels = (functional.avg_pool2d(self._longer(t), self.stride) for t in (x, ones))
+        return functional.pad(total / pixels, self.zeros)
+
+    def _longer(self, x: Tensor) -> Tensor:
+        return functional.pad(x, (0, self.stride - 1, 0, self.stride - 1))

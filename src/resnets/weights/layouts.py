@@ -1,0 +1,178 @@
+"""How other libraries name the tensors of the same networks, and what they take for granted.
+
+A `Layout` lists a library's modules beside ours by walking a spec; read from left to right it writes their
+files, from right to left it loads them. Names and shapes can agree while the function differs, so a layout
+also lists the conventions that a net must follow before its weights mean the same in both libraries.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from resnets.errors import UserError
+from resnets.nn.network import unit_shapes
+from resnets.nn.shortcuts import projects
+from resnets.spec import KERNELS, ORDERS, Identity, Spec
+from resnets.weights.compare import choices, creation, differing
+
+Floats = tuple[float, ...]
+Pairs = Iterator[tuple[str, str]]  # our module, their module
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A library's names for our modules, with the conventions behind them."""
+
+    title: str
+    sources: tuple[str, ...]  # what `source` and `format` call it; the first is what a report says
+    marks: tuple[str, ...]  # each begins some name in every file of this layout
+    modules: Callable[[Spec], Pairs] | None = None  # none where their names are ours
+    conventions: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # field of a spec -> what it may be
+    conv_classifier: bool = False  # the classifier is a 1x1 convolution
+    mean_std: tuple[Floats, Floats] | None = None  # with which its nets were trained, where all had the same
+
+    def names(self, spec: Spec, tensors: Collection[str]) -> dict[str, str]:
+        """Our tensors' names and theirs."""
+        if self.modules is None:
+            return {name: name for name in tensors}
+        theirs = dict(self.modules(spec))
+        split = {name: name.rpartition(".") for name in tensors}
+        return {name: f"{theirs[module]}.{leaf}" for name, (module, _, leaf) in split.items()}
+
+    def shape(self, name: str, ours: torch.Size) -> torch.Size:
+        """Their shape of our tensor `name`; the numbers lie in memory in the same order."""
+        return torch.Size([*ours, 1, 1]) if self.conv_classifier and name == "classifier.weight" else ours
+
+    def fitted(self, spec: Spec) -> dict[str, Any]:
+        """The fields in which a spec breaks with the conventions, as they would have it."""
+        return {k: may[0] for k, may in self.conventions.items() if getattr(spec, k) not in may}
+
+    def require(self, spec: Spec, what: str) -> None:
+        """Refuse a net that computes something else from the same tensors."""
+        fitted = self.fitted(spec)
+        wanted = dataclasses.replace(spec, **fitted)
+        if wrong := [name for name in differing(spec, wanted) if name in fitted]:
+            wanted = dataclasses.replace(spec, **{name: fitted[name] for name in wrong})
+            raise UserError(
+                f"{what} {self.title}, which means {choices(wanted, wrong)}, and the net has {choices(spec, wrong)}: "
+                f"build it with {creation(wanted)}."
+            )
+
+
+# --- the layouts ------------------------------------------------------------------------------
+
+
+def _units(spec: Spec) -> Iterator[tuple[int, int, bool]]:
+    """Stage, place in the stage, and whether the shortcut has weights, of each unit in order."""
+    shapes = unit_shapes(spec)
+    for stage, units in enumerate(spec.blocks):
+        for place in range(units):
+            into, width, stride, _ = next(shapes)
+            yield stage, place, projects(spec, into, width * spec.expansion, stride)
+
+
+def _layers(spec: Spec) -> range:
+    return range(1, len(spec.kernels) + 1)
+
+
+def _torchvision(spec: Spec) -> Pairs:
+    """conv1, bn1, layer1.0.conv1, layer1.0.bn1, ..., layer1.0.downsample.0, ..., fc."""
+    yield from _body_of_original(spec)
+    yield "classifier", "fc"
+
+
+def _akamaster(spec: Spec) -> Pairs:
+    """The same with another word for the classifier."""
+    yield from _body_of_original(spec)
+    yield "classifier", "linear"
+
+
+def _body_of_original(spec: Spec) -> Pairs:
+    yield "stem.conv", "conv1"
+    yield "stem.act.bn", "bn1"
+    for i, (stage, place, projected) in enumerate(_units(spec)):
+        ours, theirs = f"units.{i}", f"layer{stage + 1}.{place}"
+        for k in _layers(spec):
+            yield f"{ours}.residual.conv{k}", f"{theirs}.conv{k}"
+            yield f"{ours}.residual.act{k}.bn", f"{theirs}.bn{k}"
+        if projected:
+            yield f"{ours}.resize.conv", f"{theirs}.downsample.0"
+            yield f"{ours}.resize.bn", f"{theirs}.downsample.1"
+
+
+def _timm_v2(spec: Spec) -> Pairs:
+    """stem.conv, stages.0.blocks.0.norm1, stages.0.blocks.0.conv1, ..., norm, head.fc: BN before each convolution."""
+    yield "stem.conv", "stem.conv"
+    for i, (stage, place, projected) in enumerate(_units(spec)):
+        ours, theirs = f"units.{i}", f"stages.{stage}.blocks.{place}"
+        yield f"{ours}.shared.bn" if projected else f"{ours}.residual.before.bn", f"{theirs}.norm1"
+        for k in _layers(spec):
+            yield f"{ours}.residual.conv{k}", f"{theirs}.conv{k}"
+            yield f"{ours}.residual.act{k}.bn", f"{theirs}.norm{k + 1}"
+        if projected:
+            yield f"{ours}.resize.conv", f"{theirs}.downsample.conv"
+    yield "last.bn", "norm"
+    yield "classifier", "head.fc"
+
+
+_COMMON = {"shortcut": (Identity(),), "bn_eps": (1e-5,)}
+_IMAGENET = {
+    "stem": ("imagenet",),
+    "kernels": (KERNELS["basic"], KERNELS["bottleneck"]),
+    "resize": ("project",),
+    "stride_on": ("3x3",),
+}
+
+OURS = Layout("resnets", ("resnets",), ("units.",))
+TIMM_V2 = Layout(
+    "timm's resnetv2",
+    ("timm",),
+    ("stages.",),
+    _timm_v2,
+    {"order": ("full_preact",), "stem_activation": (False,), **_IMAGENET, **_COMMON},
+    conv_classifier=True,
+)
+AKAMASTER = Layout(
+    "akamaster's CIFAR nets",
+    ("akamaster",),
+    ("layer1.", "linear."),
+    _akamaster,
+    {
+        "order": ("original",),
+        "stem_activation": (True,),
+        "stem": ("cifar",),
+        "kernels": (KERNELS["basic"],),
+        "resize": ("pad_both",),
+        **_COMMON,
+    },
+    mean_std=((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),  # ImageNet's, on CIFAR
+)
+TORCHVISION = Layout(
+    "torchvision's resnet",
+    ("torchvision", "timm"),
+    ("layer1.",),
+    _torchvision,
+    {"order": ("original",), "stem_activation": (True,), **_IMAGENET, **_COMMON},
+)
+LAYOUTS = (OURS, TIMM_V2, AKAMASTER, TORCHVISION)  # akamaster's marks include torchvision's, so it comes first
+PEERS = ("torchvision", "timm", "akamaster")
+
+
+def recognise(names: Collection[str]) -> Layout | None:
+    """The layout of a file with these names of tensors."""
+    for layout in LAYOUTS:
+        if all(any(name.startswith(mark) for name in names) for mark in layout.marks):
+            return layout
+    return None
+
+
+def layout_of(peer: str, spec: Spec) -> Layout:
+    """How a peer writes a net of this spec: timm's pre-activation nets have names of their own."""
+    if peer == "timm":
+        return TIMM_V2 if ORDERS[spec.order].preactivated else TORCHVISION
+    return next(layout for layout in LAYOUTS if peer in layout.sources)

@@ -1,0 +1,141 @@
+"""What a weights file of ours says about itself beside its tensors: no torch here.
+
+In the header of the file, each as JSON: `classes` (a name for every output), `folders` (the names of the classes'
+folders in a tree of images, where they are others: ImageNet's wnids), `preprocessing`, and where the weights came
+from: `run` for those that were trained here, `provenance` for those that were imported.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from resnets.errors import UserError
+from resnets.spec import Spec
+
+Floats = tuple[float, ...]
+LARGEST_SIDE = 1024  # pixels to which the shorter side of a picture is scaled; the papers' largest is 640
+IMAGENET_MEAN_STD = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))  # what most nets for ImageNet were trained with
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """From an RGB picture to what the network reads: shorter side to `resize`, centre crop, (x / 255 - mean) / std."""
+
+    mean: Floats
+    std: Floats
+    normalize: str = "channel"  # "pixel": less the mean training image instead, which the data gives
+    crop: int = 32
+    resize: int = 32
+    held_out: int = 0  # training images that are not in the mean image
+
+    @classmethod
+    def usual(cls, spec: Spec, mean_std: tuple[Floats, Floats] = IMAGENET_MEAN_STD) -> Preprocessing:
+        """Crops as the papers have them: 224 from a shorter side of 256, or the whole of a small picture."""
+        crop, resize = (224, 256) if spec.stem == "imagenet" else (32, 32)
+        return cls(*mean_std, crop=crop, resize=resize)
+
+    def to_dict(self) -> dict[str, Any]:
+        said = dataclasses.asdict(self)
+        return said if self.held_out else {key: value for key, value in said.items() if key != "held_out"}
+
+
+@dataclass(frozen=True)
+class About:
+    """The words of a file's header, checked."""
+
+    classes: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+    preprocessing: Preprocessing | None = None
+    data: str | None = None  # the name of what it was trained on, and the hash of its pixels and labels
+    digest: str | None = None
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_metadata(self) -> dict[str, str]:
+        """What `save_weights` takes as metadata; the data of a run stands in its `run`."""
+        given = {
+            "classes": list(self.classes),
+            "folders": list(self.folders),
+            "preprocessing": self.preprocessing.to_dict() if self.preprocessing else None,
+            "provenance": dict(self.provenance),
+        }
+        return {key: json.dumps(value) for key, value in given.items() if value}
+
+    def name(self, label: int) -> str:
+        return self.classes[label] if self.classes else str(label)
+
+
+def parse_sides(text: str) -> tuple[int, int]:
+    """A crop and the shorter side that it is taken from: `224@256`, or `224` alone for both."""
+    if not (found := re.fullmatch(r"([0-9]{1,5})(?:@([0-9]{1,5}))?", text)):
+        raise UserError(f"crop {text!r}: write the crop and the shorter side that it is taken from, as in 224@256.")
+    side, shorter = int(found[1]), int(found[2] or found[1])
+    require_sides(side, shorter)
+    return side, shorter
+
+
+def require_sides(side: int, shorter: int) -> None:
+    """Refuse a crop that does not fit, and pictures that would take much memory."""
+    if not 0 < side <= shorter:
+        raise UserError(f"a crop of {side} does not fit into a shorter side of {shorter}.")
+    if shorter > LARGEST_SIDE:
+        raise UserError(f"pictures are scaled to a shorter side of at most {LARGEST_SIDE:,} pixels, not {shorter:,}.")
+
+
+def about(metadata: Mapping[str, str], spec: Spec, path: object) -> About:
+    """The header of a file of ours; older files say less, and what they leave open is as usual."""
+    try:
+        run = _read(metadata, "run", dict)
+        data = run.get("data") or {}
+        if not all(isinstance(data.get(key), str | None) for key in ("name", "digest")):
+            raise ValueError("the name and the digest of the data must be text.")
+        return About(
+            classes=_names(metadata, "classes", spec),
+            folders=_names(metadata, "folders", spec),
+            preprocessing=_preprocessing(_read(metadata, "preprocessing", dict), spec),
+            data=data.get("name"),
+            digest=data.get("digest"),
+            provenance=_read(metadata, "provenance", dict),
+        )
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
+        raise UserError(f"{path} describes itself in a way that cannot be read: {error}") from error
+
+
+def _read(metadata: Mapping[str, str], key: str, kind: type) -> Any:
+    value = json.loads(metadata.get(key, "null"))
+    if value is None:
+        return kind()
+    if not isinstance(value, kind):
+        raise ValueError(f"{key} is no {kind.__name__}.")
+    return value
+
+
+def _names(metadata: Mapping[str, str], key: str, spec: Spec) -> tuple[str, ...]:
+    names = _read(metadata, key, list)
+    if names and (len(names) != spec.num_classes or not all(isinstance(name, str) for name in names)):
+        raise ValueError(f"{key} does not have a name for each of the {spec.num_classes} outputs.")
+    return tuple(names)
+
+
+def _preprocessing(given: Mapping[str, Any], spec: Spec) -> Preprocessing | None:
+    if not given:
+        return None
+    usual = Preprocessing.usual(spec)
+    mean, std = (tuple(float(value) for value in given[key]) for key in ("mean", "std"))
+    if not len(mean) == len(std) == spec.in_channels or not all(map(math.isfinite, mean + std)) or min(std) <= 0:
+        raise ValueError(f"mean and std must be {spec.in_channels} numbers each, the deviations above 0.")
+    crop, resize = given.get("crop", usual.crop), given.get("resize", usual.resize)
+    if type(crop) is not int or type(resize) is not int or not 0 < crop <= resize <= LARGEST_SIDE:
+        raise ValueError(
+            f"crop and resize must be whole numbers, the crop at most as large as the shorter side that it is taken "
+            f"from, and that at most {LARGEST_SIDE:,}."
+        )
+    held_out = given.get("held_out", 0)
+    if type(held_out) is not int or held_out < 0:
+        raise ValueError("held_out must be a whole number of at least 0.")
+    return Preprocessing(mean, std, str(given.get("normalize", "channel")), crop, resize, held_out)

@@ -1,0 +1,247 @@
+"""Weights in and out of networks.
+
+Our own files are safetensors with the net's spec in the header, so that `load` rebuilds the net from the file
+alone. `load_weights` also fills a net from the files of other libraries, and takes nothing that does not fit.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from resnets.errors import UserError, one_of
+from resnets.nn import ResNet, build
+from resnets.nn.structure import net_changes
+from resnets.spec import Spec
+from resnets.version import __version__
+from resnets.weights import files
+from resnets.weights.compare import choices, creation, differing
+from resnets.weights.files import AnyPath, WeightsFile, some
+from resnets.weights.layouts import OURS, PEERS, Layout, layout_of, recognise
+
+FORMATS = ("resnets", *PEERS)
+
+
+@dataclass(frozen=True)
+class LoadReport:
+    """What a file was recognised as."""
+
+    source: str  # whose names its tensors have
+    tensors: int
+    wrapper: str  # the key under which they stood, if any
+    prefix: str  # what stood before every name, if anything
+
+    def __str__(self) -> str:
+        under = f" from under {self.wrapper!r}" if self.wrapper else ""
+        without = f", the prefix {self.prefix!r} taken off" if self.prefix else ""
+        return f"Loaded {self.tensors} tensors named as in {self.source}{under}{without}."
+
+
+def load_weights(net: ResNet, path: AnyPath, source: str = "auto") -> LoadReport:
+    """Fill a net from a file of weights: all of it, or nothing and a `UserError`.
+
+    The file is safetensors or a torch file with a state dict, from `resnets`, `torchvision`, `timm` (its
+    `resnet*` and `resnetv2_*` with BatchNorm) or `akamaster` (CIFAR); `source` insists on one of them. The
+    values are converted to the net's dtype and device.
+    """
+    if source not in ("auto", *FORMATS):
+        raise one_of("source", source, ("auto", *FORMATS))
+    state = net.state_dict()  # these are the net's own tensors
+    if any(tensor.is_meta for tensor in state.values()):
+        raise UserError("a net on the meta device has no memory for weights; move it with net.to_empty(device='cpu').")
+    file = files.read(path)
+    layout = _layout(file, source)
+    if layout is OURS:
+        _require_same(net.spec, file)
+    else:
+        layout.require(net.spec, f"{file.path} holds weights of")
+    found = _fitting(net, file, layout)
+    with torch.no_grad():
+        for name, tensor in state.items():
+            if name in found:
+                tensor.copy_(found[name])
+            else:  # a counter of batches that an old file lacks
+                tensor.zero_()
+    return LoadReport(layout.sources[0] if source == "auto" else source, len(found), file.wrapper, file.prefix)
+
+
+def layout_in(path: AnyPath, source: str = "auto") -> Layout:
+    """Whose weights a file holds, with the conventions behind them."""
+    return _layout(files.read(path), source)
+
+
+def load(path: AnyPath, device: torch.device | str | None = None) -> ResNet:
+    """The net of a file that `save_weights` wrote, with its weights and their dtype."""
+    file = files.read(path)
+    spec = _spec_in(file.metadata, path)
+    if spec.depth > len(file.tensors):  # before a false description makes us build without end
+        raise UserError(f"{path} describes {spec.depth} layers of weights and holds {len(file.tensors)} tensors.")
+    try:
+        net = build(spec, device="meta")
+    except (RuntimeError, OverflowError, TypeError) as error:
+        raise UserError(f"{path} describes a network that is too large to build.") from error
+    found = _fitting(net, file, OURS)
+    to = torch.device(device or "cpu")
+    net.load_state_dict({name: tensor.to(to, copy=True) for name, tensor in found.items()}, assign=True)
+    return net
+
+
+def read_spec(path: AnyPath) -> Spec:
+    """The spec in the header of a file that `save_weights` wrote; no tensor is read."""
+    return _spec_in(files.read_metadata(path), path)
+
+
+def save_weights(
+    net: ResNet, path: AnyPath, *, format: str = "resnets", metadata: Mapping[str, str] | None = None
+) -> None:
+    """Write a net's weights as safetensors, whole or not at all.
+
+    In the format `resnets` the header carries the net's spec; `torchvision`, `timm` and `akamaster` write these
+    libraries' names for a net that follows their conventions. `metadata` is added to the header.
+    """
+    header = {"format": "pt", "resnets.version": __version__}
+    if format == "resnets":
+        header["resnets.spec"] = json.dumps(net.spec.to_dict())
+    for key, value in (metadata or {}).items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise UserError(f"metadata must map text to text, not {key!r} to {value!r}.")
+        if key == "format" or key.startswith("resnets."):
+            raise UserError(f"metadata key {key!r} is taken; choose another name.")
+        header[key] = value
+    files.write(path, _exported(net, OURS) if format == "resnets" else to_peer(net, format), header)
+
+
+def to_peer(net: ResNet, format: str) -> dict[str, Tensor]:
+    """The state dict of the same net in `torchvision`, `timm` or `akamaster`, as contiguous tensors on the CPU.
+
+    As in `state_dict`, tensors that are so already share the net's memory.
+    """
+    if format not in PEERS:
+        raise one_of("format", format, FORMATS)
+    layout = layout_of(format, net.spec)
+    layout.require(net.spec, f"{net.spec.name} cannot be written as weights of")
+    return _exported(net, layout)
+
+
+def _exported(net: ResNet, layout: Layout) -> dict[str, Tensor]:
+    state = net.state_dict()
+    if any(tensor.is_meta for tensor in state.values()):
+        raise UserError("a net on the meta device has no weights to write.")
+    said = {name: tensor.shape for name, tensor in build(net.spec, device="meta").state_dict().items()}
+    held = {name: tensor.shape for name, tensor in state.items()}
+    if wrong := [name for name in {**said, **held} if said.get(name) != held.get(name)]:
+        raise UserError(
+            f"the net is no longer the {net.spec.name} that net.spec describes, which differs in {some(wrong)}: "
+            "set net.spec to what it has become, so that it can be read back."
+        )
+    if change := next(net_changes(net, ignore=("momentum",)), None):
+        raise UserError(
+            f"the net is no longer the {net.spec.name} that net.spec describes ({change}), so its weights would be "
+            "read back as another function; write net.state_dict() to a file of your own instead."
+        )
+    names = layout.names(net.spec, state)
+    return {
+        names[name]: tensor.detach().cpu().contiguous().reshape(layout.shape(name, tensor.shape))
+        for name, tensor in state.items()
+    }
+
+
+# --- whose file it is -------------------------------------------------------------------------
+
+
+def _layout(file: WeightsFile, source: str) -> Layout:
+    layout = recognise(file.tensors)
+    if layout is None:
+        raise UserError(
+            f"{file.path} has names that no known library gives ({some(file.tensors)}); "
+            f"resnets reads weights of {', '.join(FORMATS)}."
+        )
+    if source not in ("auto", *layout.sources):
+        raise UserError(f"{file.path} holds weights of {layout.title}, not of {source}; leave source at 'auto'.")
+    return layout
+
+
+def _spec_in(metadata: Mapping[str, str], path: AnyPath) -> Spec:
+    if "resnets.spec" not in metadata:
+        raise UserError(
+            f"{path} does not say which network it holds: build that with resnets.create(name) and fill it with "
+            "resnets.load_weights(net, path)."
+        )
+    try:
+        return Spec.from_dict(json.loads(metadata["resnets.spec"]))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise UserError(f"{path} describes its network in a way that cannot be read: {error}") from error
+
+
+def _require_same(spec: Spec, file: WeightsFile) -> None:
+    """Refuse our file for a net of another function; one without a spec is trusted as far as its shapes go."""
+    if "resnets.spec" not in file.metadata:
+        return
+    theirs = _spec_in(file.metadata, file.path)
+    if wrong := differing(theirs, spec):
+        raise UserError(
+            f"{file.path} holds weights of {theirs.name} with {choices(theirs, wrong)}, and the net is {spec.name} "
+            f"with {choices(spec, wrong)}: use resnets.load(path), or build the net with {creation(theirs)}."
+        )
+
+
+# --- whether every tensor fits ----------------------------------------------------------------
+
+
+def _fitting(net: ResNet, file: WeightsFile, layout: Layout) -> dict[str, Tensor]:
+    """The file's tensors under our names and in our shapes, or a refusal that names those that do not fit.
+
+    Other libraries' old files lack BN's counter of batches, on which nothing depends while BN has a momentum.
+    """
+    state = net.state_dict()
+    theirs = layout.names(net.spec, state)
+    known = set(theirs.values())
+    faults: dict[str, list[str]] = {"missing": [], "unexpected": [n for n in file.tensors if n not in known]}
+    fitting = {}
+    for name, own in state.items():
+        shape = layout.shape(name, own.shape)
+        tensor = file.tensors.get(theirs[name])
+        if tensor is None:
+            if layout is OURS or not name.endswith(".num_batches_tracked"):
+                faults["missing"].append(theirs[name])
+        elif fault := _fault(tensor, shape, own):
+            word, detail = fault
+            faults.setdefault(word, []).append(theirs[name] + detail)
+        else:
+            fitting[name] = tensor.reshape(own.shape)
+    if told := [f"{_count(names)} {fault} ({some(names)})" for fault, names in faults.items() if names]:
+        bias = file.tensors.get(theirs["classifier.bias"])
+        classes = len(bias) if bias is not None and bias.dim() == 1 else net.spec.num_classes
+        advice = f"; build the net with num_classes={classes}" if classes != net.spec.num_classes else ""
+        raise UserError(f"{file.path} does not fit {net.spec.name}: {'; '.join(told)}{advice}.")
+    return fitting
+
+
+def _fault(tensor: Tensor, shape: torch.Size, own: Tensor) -> tuple[str, str] | None:
+    """What keeps a tensor of a file from standing for our own, in a word and in detail."""
+    if tensor.shape != shape:
+        return "misshaped", f" is {_by(tensor.shape)} and not {_by(shape)}"
+    if tensor.layout != torch.strided or tensor.is_meta:
+        return "not stored in full", ""
+    if tensor.dtype != own.dtype and not (tensor.is_floating_point() and own.is_floating_point()):
+        return "mistyped", f" is {_word(tensor.dtype)} and not {_word(own.dtype)}"
+    dtype = tensor.dtype if own.is_meta else own.dtype  # the values must also survive conversion to a narrow type
+    if not torch.isfinite(tensor.to(dtype).double()).all():
+        return f"not finite in {_word(dtype)}", ""
+    return None
+
+
+def _by(shape: torch.Size) -> str:
+    return "x".join(map(str, shape)) or "one number"
+
+
+def _word(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _count(names: list[str]) -> str:
+    return f"{len(names)} tensor{'s' if len(names) > 1 else ''}"

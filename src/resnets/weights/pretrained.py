@@ -1,0 +1,49 @@
+"""The trained networks inside the package: no network connection, no torch here.
+
+`weights/index.json` has the sha256 of each file; `python -m tools.publish_weights RUN` adds to it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from resnets import records
+from resnets.errors import UserError
+
+FOLDER = Path(__file__).with_name("shipped")
+DEFAULT = "preresnet20.cifar10"  # what `resnets predict` takes unless it is told otherwise
+
+
+def index() -> dict[str, str]:
+    """The names, as `preresnet20.cifar10`, and the sha256 of their files."""
+    path = FOLDER / "index.json"
+    return records.INDEX.read(path) if path.exists() else {}
+
+
+def of(network: str) -> list[str]:
+    """The names under which a network comes trained: `preresnet20.cifar10` of `preresnet20`."""
+    return [name for name in index() if name.partition(".")[0] == network]
+
+
+def file_of(name: str) -> Path:
+    """The weights file of a name, if it is what was shipped."""
+    known = index()
+    if name not in known:
+        shipped = f"ships {', '.join(known)}" if known else "ships no trained networks"
+        raise UserError(f"there is no pretrained {name!r}: this version of the package {shipped}.")
+    path = FOLDER / f"{name}.safetensors"
+    try:
+        found = hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}; install the package anew.") from None
+    if found != known[name]:
+        raise UserError(f"{path} is damaged: its sha256 is {found} and not {known[name]}; install the package anew.")
+    return path
+
+
+def located(word: str) -> Path:
+    """A path as it is, unless nothing is there and the word is made like the names of the pretrained networks."""
+    path, data = Path(word), {name.partition(".")[2] for name in index()}
+    named = word.partition(".")[2] in data
+    return file_of(word) if named and not path.exists() else path

@@ -1,0 +1,333 @@
+"""The command, end to end on procedural images in seconds, and what it leaves."""
+
+import dataclasses
+import json
+import math
+import shutil
+
+import numpy as np
+import pytest
+import torch
+
+from resnets import UserError
+from resnets.cli import main
+from resnets.data.synthetic import synthetic
+from resnets.engine.memory_estimate import Forecast
+from resnets.experiments import comparison, pricing, results, running
+from resnets.experiments.budgets import BUDGETS
+from resnets.experiments.images import first_tested, images_of, smaller
+from resnets.experiments.outcomes import read
+from resnets.experiments.plan import Source, job
+from resnets.experiments.signals import signal
+from resnets.papers.rows import Row
+from resnets.papers.tables import EXPERIMENTS
+from resnets.runs import Run, find
+
+SMOKE = BUDGETS["smoke"]
+
+
+@pytest.fixture
+def run_smoke(tmp_path, capsys):
+    """`resnets reproduce ...` at the smoke budget; returns what it printed."""
+
+    def run(*words, code=0):
+        folders = ["--out", str(tmp_path / "runs"), "--results", str(tmp_path / "results")]
+        assert main(["reproduce", *words, "--budget", "smoke", *folders]) == code
+        return capsys.readouterr()
+
+    return run
+
+
+def test_a_figure_end_to_end_then_skipped_then_more_seeds(tmp_path, run_smoke):
+    said = run_smoke("figure1").out
+    assert "2 rows to run" in said
+    assert "v2 Figure 1: training curves of ResNet-1001 on CIFAR-10. Errors in %; ours: budget smoke, scaled: " in said
+    assert "observation 1, budget smoke" in said
+    path = tmp_path / "results" / "smoke" / "preresnet1001-cifar10.json"
+    found = json.loads(path.read_text())
+    assert [run["seed"] for run in found["runs"]] == [0, 1]
+    assert found["summary"]["runs"] == 2
+    assert "11 of 1001 layers" in found["scaled"]
+    for run in found["runs"]:
+        assert {"command", "commit", "versions", "machine", "began"} <= set(run)
+        assert run["steps"] == run["result"]["steps"] == 8
+        assert len(run["curves"]["loss"][0]) == 8
+        assert len(run["signal"]["size"]) == len(run["signal"]["zeros"]) == 4
+        assert len(run["signal"]["responses"]) == 10
+    before = path.read_bytes()
+
+    said = run_smoke("figure1").out
+    assert said.count("finished") == 2
+    assert "0 rows to run" in said
+    assert path.read_bytes() == before
+
+    said = run_smoke("figure1", "--rows", "pre*", "--seeds", "3").out
+    assert "1 of 3" in said
+    assert [run["seed"] for run in json.loads(path.read_text())["runs"]] == [0, 1, 2]
+    assert len(find(tmp_path / "runs")) == 5
+
+
+def test_rows_on_held_out_images_leave_the_test_set_alone(tmp_path, run_smoke):
+    assert "validation error of 1 runs" in run_smoke("gate-bias", "--rows", "*-3-*", "--seeds", "1").out
+    (one,) = read(tmp_path / "results" / "smoke").values()
+    assert "test" not in one.runs[0]["result"]
+    assert one.values("error") == (one.runs[0]["result"]["validation"]["error"],)
+
+
+def test_a_killed_row_goes_on_from_its_checkpoint(tmp_path, run_smoke, interrupted):
+    one = job(Row("resnet20"), SMOKE, 1)
+    options = {"out": tmp_path / "runs", "folder": tmp_path, "quiet": True, "checkpoint_every": 0}
+    with pytest.raises(KeyboardInterrupt):
+        running.run_seed(one, 0, images_of(one.source), **options)
+    assert not results.path_of(tmp_path, one).exists()
+    running.run_seed(one, 0, images_of(one.source), **options)
+    assert interrupted == [0, 1, 2, 3, 4, 4, 5, 6, 7]
+    assert results.seeds_done(tmp_path, one) == {0}
+
+
+def test_divergence_is_a_result(tmp_path):
+    """It is written with its reason and not run again; results of another recipe are no longer this row's."""
+    one = job(Row("resnet20"), SMOKE)
+    options = {"out": tmp_path / "runs", "folder": tmp_path, "quiet": True}
+    running.run_seed(one, 0, images_of(one.source), **options)
+    wild = dataclasses.replace(one, recipe=dataclasses.replace(one.recipe, lr=1e20))
+    path = running.run_seed(wild, 1, images_of(one.source), **options)
+    (found,) = read(path.parent).values()
+    (run,) = found.runs
+    assert "is not finite in step" in run["result"]["failed"]
+    assert (found.diverged, found.fails, found.values("error")) == (1, True, (math.inf,))
+    assert comparison.error_text(found) == "fails: 1 of 1 diverged"
+    assert results.seeds_done(tmp_path, wild) == {1}
+    assert results.seeds_done(tmp_path, one) == set()
+
+
+def test_another_mistake_is_not_taken_for_divergence(tmp_path):
+    one = job(Row("resnet20"), SMOKE)
+    with pytest.raises(UserError, match="unknown memory"):
+        running.run_seed(one, 0, images_of(one.source), out=tmp_path, folder=tmp_path, memory="much")
+
+
+def test_results_of_shards_merge_by_file(tmp_path, run_smoke):
+    for i in (1, 2):
+        run_smoke("figure1", "--shard", f"{i}/2", "--seeds", "1")
+    assert set(read(tmp_path / "results" / "smoke")) == {"resnet1001-cifar10", "preresnet1001-cifar10"}
+
+
+def test_a_dry_run_plans_prices_and_leaves_nothing(tmp_path, run_smoke):
+    said = run_smoke("table3", "options", "--dry-run", "--rows", "*1layer*").out
+    assert "resnet110_1layer-cifar10" in said
+    assert "2 rows to run" in said
+    said = run_smoke("options", "--dry-run").out
+    assert "Waiting for ImageNet, a folder with train and val that --imagenet DIR names: plain34-imagenet-" in said
+    assert "0 rows to run" in said
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_rows_run_by_plain_pytorch_where_that_is_asked_for(tmp_path, run_smoke):
+    run_smoke("plain-cifar", "--rows", "resnet20*", "--engine", "plain", "--seeds", "1")
+    (config,) = tmp_path.rglob("config.json")
+    assert json.loads(config.read_text())["engine"]["engine"] == "plain"
+    said = run_smoke("plain-cifar", "--rows", "resnet32*", "--engine", "plain", "--memory", "min", code=2).err
+    assert "engine plain (PyTorch as it is) has no memory mode min" in said
+
+
+def test_a_row_without_room_is_named_with_the_flag_that_makes_it_fit(tmp_path, run_smoke, monkeypatch):
+    one = job(Row("resnet20"), SMOKE)
+    need = {mode: pricing.forecast(pricing.alike(one.spec), 32, 16, mode).added for mode in ("fast", "min")}
+    assert need["min"] < need["fast"]
+    monkeypatch.setattr(pricing, "available", lambda device: int(need["min"] / 0.9) + 1)
+    told = pricing.price(one, "cpu", "fast")
+    assert (told.fits, told.advice, told.memory) == (False, "--memory min", need["fast"])
+    assert pricing.price(one, "cpu", "auto").mode == "min"
+    monkeypatch.setattr(pricing, "available", lambda device: 1000)
+    said = run_smoke("plain-cifar", "--rows", "resnet20*", "--device", "cpu").out
+    assert (
+        "resnet20-cifar10 does not fit into memory and is left out; it would with a machine with more memory." in said
+    )
+    assert not (tmp_path / "runs").exists()
+
+
+def test_the_price_grows_with_depth_on_a_straight_line(monkeypatch):
+    """A line in work; a machine that becomes busier between the two measurements does not tilt it."""
+    busy = iter((2, 4))
+
+    def measured(spec, *_, **how):
+        work = 0.1 + 0.02 * sum(spec.blocks)
+        return pricing.Step(work, next(busy) * work)
+
+    monkeypatch.setattr(pricing, "_measured", measured)
+    spec = pricing.alike(job(Row("resnet110"), BUDGETS["hour"]).spec)
+    factor = (2 * 0.16 + 4 * 0.46) / (0.16 + 0.46)
+    found = pricing.step_seconds(spec, job(Row("resnet110"), SMOKE).recipe, 16, device="cpu", memory="fast")
+    assert found == pytest.approx(1.18 * factor)
+
+
+def test_memory_is_foretold_for_the_device_that_will_train(monkeypatch):
+    asked = []
+
+    def forecast(spec, batch, size, *rest, device):
+        asked.append(device)
+        return Forecast("fast", 0, 1, 1)
+
+    monkeypatch.setattr(pricing, "choose", torch.device)
+    monkeypatch.setattr(pricing, "available", lambda device: None)
+    monkeypatch.setattr(pricing, "step_seconds", lambda *_, **how: 1.0)
+    monkeypatch.setattr(pricing, "forecast", forecast)
+    monkeypatch.setattr(pricing, "fastest", lambda spec, batch, size, room, device: forecast(spec, 1, 1, device=device))
+    pricing.price(job(Row("resnet20"), SMOKE), "cuda", "lean")
+    assert asked == ["cuda", "cuda"]
+
+
+def test_figure_7_shows_what_has_been_measured(tmp_path, run_smoke):
+    said = run_smoke("figure7", "--seeds", "1", "--rows", "*20-*").out
+    assert said.count("took 0:") == 2
+    path = tmp_path / "results" / "smoke" / "plain20-cifar10.json"
+    result = json.loads(path.read_text())
+    stds = result["runs"][0]["signal"]["responses"]
+    assert len(stds) == 7
+    table = said.partition("before ReLU or addition, budget smoke:")[2]
+    assert f"plain, 20 layers        7  {stds[0]:.3f}" in table
+    assert "Not measured: plain, 56 layers; ResNet, 56 layers; ResNet, 110 layers." in table
+    picture = path.with_name("figure7.svg")
+    assert "ResNet, 20 layers (1 run)" in picture.read_text()
+    assert "budget smoke, scaled: synthetic:256 for cifar10" in picture.read_text()
+
+
+def test_what_older_results_lack_is_measured_from_their_weights(tmp_path, run_smoke):
+    """The same numbers, with their own provenance; not from other weights, and not without any."""
+    words = ("figure7", "--seeds", "1", "--rows", "plain20*")
+    run_smoke(*words)
+    path = tmp_path / "results" / "smoke" / "plain20-cifar10.json"
+    whole = json.loads(path.read_text())
+    old = json.loads(path.read_text())
+    del old["runs"][0]["signal"]["responses"]
+    path.write_text(json.dumps(old))
+    said = run_smoke(*words).out
+    assert "0 rows to run" in said
+    assert "plain20-cifar10, seed 0: responses measured from" in said
+    assert "Not measured: plain, 56" in said
+    filled = json.loads(path.read_text())
+    assert {"commit", "command", "began"} <= set(filled["runs"][0].pop("responses_measured"))
+    assert filled == whole
+
+    old["runs"][0]["signal"]["size"][1] *= 1.01
+    path.write_text(json.dumps(old))
+    said = run_smoke(*words, code=2).err
+    assert "final.safetensors is not what" in said
+    assert "the signal is another" in said
+    assert json.loads(path.read_text()) == old
+
+    shutil.rmtree(tmp_path / "runs")
+    said = run_smoke(*words).out
+    assert "0 rows to run" in said
+    assert "Not measured: plain, 20 layers; plain, 56" in said
+    assert json.loads(path.read_text()) == old
+
+
+def test_rows_that_cost_the_same_are_priced_once():
+    kinds = {pricing.alike(job(row, SMOKE).spec) for row in EXPERIMENTS["gate-bias"].rows}
+    assert len(kinds) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ([], "say what to reproduce"),
+        (["table9"], "unknown experiment 'table9'"),
+        (["table1", "--shard", "5/4"], "a shard is written as 3/16"),
+        (["table1", "--rows", "no"], "no row matches 'no'"),
+        (["table1", "--seeds", "0"], "--seeds must be at least 1"),
+        (["table1", "--memory", "much"], "unknown memory 'much'"),
+    ],
+)
+def test_mistakes_are_one_sentence(run_smoke, words, sentence):
+    said = run_smoke(*words, code=2)
+    assert sentence in said.err
+    assert len(said.err.splitlines()) == 1
+
+
+def test_several_processes_do_not_write_the_same_results(run_smoke, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert "start it without torchrun, and spread rows by --shard" in run_smoke("table1", code=2).err
+
+
+def test_a_bad_budget_is_one_sentence(capsys):
+    assert main(["reproduce", "table1", "--budget", "week"]) == 2
+    assert "unknown budget 'week'" in capsys.readouterr().err
+
+
+def test_the_list_names_every_experiment_and_budget(capsys):
+    assert main(["reproduce", "--list"]) == 0
+    said = capsys.readouterr().out
+    assert all(name in said for name in [*EXPERIMENTS, *BUDGETS])
+
+
+def test_a_comparison_has_the_papers_values_and_ours(tmp_path, run_smoke):
+    run_smoke("figure1", "--seeds", "1")
+    found = read(tmp_path / "results" / "smoke")
+    lines, scaled = comparison.lines(EXPERIMENTS["table4"], found)
+    assert "images 16x16" in scaled
+    by_label = {line[0]: line for line in lines}
+    assert by_label["NIN, cifar10"][1:3] == ["8.81", "quoted"]
+    assert by_label["ResNet-1202, cifar10"][1:3] == ["7.93", ""]
+    ours = by_label["ResNet-1001 pre-activation, cifar10"]
+    assert ours[1] == "4.92 (4.89 +- 0.14)"
+    assert ours[2].startswith(f"{found['preresnet1001-cifar10'].values('error')[0]:.2f}")
+    assert ours[4] == "1"
+
+
+def test_ranks_are_compared_within_one_protocol(tmp_path):
+    """Rows of the same table that were scaled otherwise do not share a column."""
+    cells = EXPERIMENTS["table3"].cells[:8]
+    found = {}
+    for i, cell in enumerate(cells):
+        result = {"recipe": {"validation": 0}, "runs": [{"result": {"test": {"error": cell.value.error + 40}}}]}
+        scaled = ("160it for 64000it",) if i >= 6 else ("700it for 64000it",)
+        found[cell.row.name] = comparison.Outcome(cell.row.name, "hour", scaled, 81.0, result)
+    assert list(map(str, comparison.correlations(EXPERIMENTS["table3"], found))) == [
+        "rank correlation with the paper over 6 rows on cifar10: +1.00"
+    ]
+
+
+# --- images and signals -----------------------------------------------------------------------
+
+
+def test_smaller_images_are_means_of_pixels_for_training_and_testing_alike():
+    images = synthetic(64)
+    small = smaller(images, 16)
+    assert small.train_images.shape == (64, 3, 16, 16)
+    assert small.test_images.shape == (16, 3, 16, 16)
+    assert (small.name, small.digest == images.digest) == ("synthetic:64@16", False)
+    whole = small.train_images / 255
+    assert small.mean == pytest.approx(whole.mean((0, 2, 3)), abs=1e-4)
+    assert small.std == pytest.approx(whole.std((0, 2, 3)), abs=1e-4)
+    # antialiased bilinear by 1/2 weighs four pixels a side by 1, 3, 3, 1
+    kernel = np.outer([1, 3, 3, 1], [1, 3, 3, 1]) / 64
+    patch = images.train_images[5, 1, 9:13, 15:19].astype(np.float64)
+    assert small.train_images[5, 1, 5, 8] == pytest.approx((kernel * patch).sum(), abs=0.51)
+
+
+def test_fewer_test_images_are_another_data_set():
+    images = images_of(Source("synthetic:64", None, 8))
+    assert (len(images.test_images), len(images.test_labels), images.name) == (8, 8, "synthetic:64/8")
+    assert images.digest != synthetic(64).digest
+    assert np.array_equal(images.test_images, first_tested(synthetic(64), 8).test_images)
+
+
+def test_the_signal_is_that_of_the_networks_maps(tmp_path):
+    """Against the network's own list of maps."""
+    from resnets.data.augment import Normalize
+    from resnets.weights.networks import load
+
+    one = job(Row("resnet110", (("order", "relu_before_add"),)), SMOKE, 1)
+    images = images_of(one.source)
+    running.run_seed(one, 0, images, out=tmp_path / "runs", folder=tmp_path, quiet=True)
+    (run,) = find(tmp_path / "runs")
+    found = signal(Run(run.path), images)
+    with torch.no_grad():
+        maps = load(run.weights).eval().forward_units(
+            Normalize.of(images)(torch.from_numpy(images.train_images[:32]))
+        )  # fmt: skip
+    assert found["size"] == pytest.approx([x.double().square().mean().sqrt().item() for x in maps], rel=1e-4)
+    assert found["zeros"] == pytest.approx([(x == 0).double().mean().item() for x in maps], abs=1e-5)
+    assert found["size"][1] > found["size"][0]  # nothing is ever taken away

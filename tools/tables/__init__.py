@@ -1,0 +1,1 @@
+"""The tables of README and docs, made from results/."""
