@@ -29,7 +29,7 @@ from benchmarks.results import begun
 from resnets.atomic import write_atomically
 from resnets.data.folder import open_folder
 from resnets.recipe import RECIPES
-from resnets.training.batches import FromFiles
+from resnets.training.batches import FileBatches
 from resnets.training.schedule import Schedule
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -68,7 +68,7 @@ def epoch(tree: Path, batch: int, decoders: int, side: int = 32) -> Iterator[dic
     folder = open_folder(tree)
     yield {"images": 0, "training": held(os.getpid()), "decoders": []}
     recipe = dataclasses.replace(RECIPES["imagenet-aspect"], batch=batch)
-    feed = FromFiles(folder, recipe, 0, torch.device("cpu"), slice(0, batch), side=side, workers=decoders)
+    feed = FileBatches(folder, recipe, 0, torch.device("cpu"), slice(0, batch), side=side, workers=decoders)
     steps = len(folder.train) // batch
     schedule = Schedule(recipe, len(folder.train))
     told = {1 + round((steps - 1) * k / TELLS) for k in range(TELLS + 1)}

@@ -50,7 +50,7 @@ def step_of(out: Path) -> int | None:
     return max(steps, default=None)
 
 
-def undisturbed(args: argparse.Namespace, out: Path) -> tuple[float, float]:
+def preserve_state(args: argparse.Namespace, out: Path) -> tuple[float, float]:
     """Train to the end: the seconds until the first step, and those of all steps."""
     began = time.monotonic()
     process = start(args, out)
@@ -58,7 +58,7 @@ def undisturbed(args: argparse.Namespace, out: Path) -> tuple[float, float]:
         time.sleep(0.01)
     first = time.monotonic()
     if process.wait():
-        sys.exit(f"the undisturbed run failed with code {process.returncode}")
+        sys.exit(f"the preserve_state run failed with code {process.returncode}")
     return first - began, time.monotonic() - first
 
 
@@ -112,8 +112,8 @@ def main() -> int:
     began, origin = time.monotonic(), provenance()
     with tempfile.TemporaryDirectory() as folder:
         whole, cut = Path(folder) / "whole", Path(folder) / "cut"
-        startup, steps = undisturbed(args, whole)
-        print(f"undisturbed: {startup:.1f} s until the first step, {steps:.1f} s for {args.steps} steps", flush=True)
+        startup, steps = preserve_state(args, whole)
+        print(f"preserve_state: {startup:.1f} s until the first step, {steps:.1f} s for {args.steps} steps", flush=True)
         attempts = disturbed(args, cut, startup, steps)
         (one,), (other,) = find(whole), find(cut)
         hashes = weights(one), weights(other)
@@ -140,7 +140,7 @@ def main() -> int:
         "weights_sha256": hashes[0],
         "metrics_lines": len(lines[0]),
         "seconds": round(time.monotonic() - began, 1),
-        "undisturbed": {"startup_seconds": round(startup, 2), "steps_seconds": round(steps, 2)},
+        "preserve_state": {"startup_seconds": round(startup, 2), "steps_seconds": round(steps, 2)},
         "attempts": attempts,
         "training": shlex.join(["python", *command(args, Path("OUT"))[1:]]),
         **origin,

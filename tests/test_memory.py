@@ -18,7 +18,7 @@ import torch
 from PIL import Image
 
 import resnets
-from resnets.weights.metadata import About, Preprocessing
+from resnets.weights.metadata import Metadata, Preprocessing
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak of memory is read from /proc")
 GIB = 1024  # MiB
@@ -48,7 +48,7 @@ def run(*words):
 def weights(tmp_path):
     """A small net for pictures of 32x32."""
     net = resnets.create("preresnet20", blocks=1, widths=(4, 8, 8), num_classes=5, seed=0)
-    said = About(preprocessing=Preprocessing((0.5,) * 3, (0.2,) * 3))
+    said = Metadata(preprocessing=Preprocessing((0.5,) * 3, (0.2,) * 3))
     resnets.save_weights(net, tmp_path / "net.safetensors", metadata=said.to_metadata())
     return tmp_path / "net.safetensors"
 
@@ -167,7 +167,7 @@ def test_a_pickle_that_asks_for_gigabytes(tmp_path, kind):
 
 def test_weights_that_ask_for_a_vast_crop(tmp_path, weights):
     net = resnets.load(weights)
-    said = About(preprocessing=Preprocessing((0.5,) * 3, (0.2,) * 3, crop=12_000, resize=12_000))
+    said = Metadata(preprocessing=Preprocessing((0.5,) * 3, (0.2,) * 3, crop=12_000, resize=12_000))
     resnets.save_weights(net, weights, metadata=said.to_metadata())
     Image.new("RGB", (40, 40)).save(tmp_path / "a.png")
     refused(["predict", tmp_path / "a.png", "--weights", weights], "and that at most 1,024")

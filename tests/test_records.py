@@ -11,7 +11,7 @@ from resnets.cli import main
 from resnets.errors import UserError
 from resnets.experiments.outcomes import read, read_row
 from resnets.recipe import recipe_of
-from resnets.runs import Identity, Run, provenance
+from resnets.runs import Run, RunKey, provenance
 from tools.tables import pages as tables
 
 ROOT = Path(__file__).parents[1]
@@ -22,7 +22,7 @@ SCORE = {"images": 100, "wrong": 12, "loss": 0.5, "error": 12.0, "interval": [7.
 def make_run(folder: Path, name: str = "good", network: str = "preresnet20") -> Run:
     """A finished run, written by hand."""
     spec = spec_of("preresnet20")
-    identity = Identity(type(spec)(**{**spec.__dict__, "name": network}), "cifar10", "ab", recipe_of("cifar-quick"), 0)
+    identity = RunKey(type(spec)(**{**spec.__dict__, "name": network}), "cifar10", "ab", recipe_of("cifar-quick"), 0)
     run = Run(folder / name)
     run.path.mkdir(parents=True)
     run.config_path.write_text(json.dumps({"run": identity.to_dict(), "steps": 20, **provenance()}))

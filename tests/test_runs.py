@@ -13,10 +13,10 @@ import pytest
 from resnets import runs
 from resnets.errors import UserError
 from resnets.recipe import LATER, RECIPES, Recipe, recipe_of
-from resnets.runs import Identity, Run, Summary, provenance, without_folders
+from resnets.runs import Run, RunKey, Summary, provenance, without_folders
 from resnets.zoo import NETWORKS, spec_of
 
-IDENTITY = Identity(spec_of("preresnet20"), "cifar10", "0123abcd", RECIPES["cifar-paper"], 0)
+IDENTITY = RunKey(spec_of("preresnet20"), "cifar10", "0123abcd", RECIPES["cifar-paper"], 0)
 
 
 def python(code, **environment):
@@ -39,7 +39,7 @@ def test_a_slug_says_what_it_is_and_ends_in_a_hash():
 def test_a_slug_is_the_same_in_every_process(hash_seed):
     code = (
         "from resnets.runs import *; from resnets.zoo import spec_of\n"
-        "print(Identity(spec_of('preresnet20'), 'cifar10', '0123abcd', RECIPES['cifar-paper'], 0).slug)"
+        "print(RunKey(spec_of('preresnet20'), 'cifar10', '0123abcd', RECIPES['cifar-paper'], 0).slug)"
     )
     assert python(code, PYTHONHASHSEED=hash_seed) == IDENTITY.slug
 
@@ -77,7 +77,7 @@ def test_everything_that_makes_a_run_different_changes_the_slug():
 def test_fields_that_came_later_do_not_rename_older_runs():
     assert not set(LATER) & set(IDENTITY.to_dict()["recipe"])
     later = dataclasses.replace(IDENTITY, recipe=dataclasses.replace(IDENTITY.recipe, freeze=1), weights="ab")
-    assert Identity.from_dict(json.loads(json.dumps(later.to_dict()))) == later
+    assert RunKey.from_dict(json.loads(json.dumps(later.to_dict()))) == later
 
 
 def test_a_path_gives_its_end_to_the_name():
@@ -87,7 +87,7 @@ def test_a_path_gives_its_end_to_the_name():
 
 
 def test_equal_runs_have_equal_slugs_however_they_were_written():
-    again = Identity(
+    again = RunKey(
         spec_of("preresnet20", depth=20, shortcut="identity"),
         "cifar10",
         "0123abcd",
@@ -103,7 +103,7 @@ def test_equal_runs_have_equal_slugs_however_they_were_written():
 @pytest.mark.parametrize("recipe", [*RECIPES.values(), Recipe("mine", lr=0.3, sizes="16@0")], ids=lambda r: r.name)
 def test_an_identity_survives_json(recipe):
     identity = dataclasses.replace(IDENTITY, recipe=recipe, spec=spec_of("resnet164", shortcut="scale:0.5:0.5"))
-    assert Identity.from_dict(json.loads(json.dumps(identity.to_dict()))) == identity
+    assert RunKey.from_dict(json.loads(json.dumps(identity.to_dict()))) == identity
 
 
 @pytest.mark.parametrize("data", ["synthetic:256", "../../etc", "a b/c", "ä"])

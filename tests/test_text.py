@@ -33,7 +33,7 @@ def harmless(text: str, lines: int) -> bool:
 
 
 class Named:
-    """The part of `About` that answers are told by."""
+    """The part of `Metadata` that answers are told by."""
 
     def __init__(self, *names):
         self.names = names

@@ -237,7 +237,7 @@ RECIPES: dict[str, Recipe] = {
 }  # fmt: skip
 
 
-def settled(recipe: Recipe, small: bool) -> Recipe:
+def resolve_augment(recipe: Recipe, small: bool) -> Recipe:
     """`augment auto` decided: small images are seen whole or nearly so, of large ones parts of any scale and shape."""
     return recipe if recipe.augment != "auto" else dataclasses.replace(recipe, augment="pad" if small else "aspect")
 

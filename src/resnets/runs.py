@@ -35,7 +35,7 @@ from resnets.spec import Spec
 
 
 @dataclass(frozen=True)
-class Identity:
+class RunKey:
     """What makes a run different from another. Two equal ones give the same numbers on the same machine."""
 
     spec: Spec
@@ -55,7 +55,7 @@ class Identity:
         }
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Identity:
+    def from_dict(cls, data: dict[str, Any]) -> RunKey:
         recipe = dict(data["recipe"])
         name = recipe.pop("name")
         base = RECIPES.get(name, Recipe(name))
@@ -102,10 +102,10 @@ class Run:
         return self._read(self.config_path, records.CONFIG)
 
     @property
-    def identity(self) -> Identity:
+    def identity(self) -> RunKey:
         run = self.config["run"]
         with records.name_file(self.config_path):
-            return Identity.from_dict(run)
+            return RunKey.from_dict(run)
 
     @property
     def result(self) -> dict[str, Any] | None:
@@ -151,7 +151,7 @@ class Run:
                     found[name][1].append(value)
         return found
 
-    def require_identity(self, identity: Identity) -> None:
+    def require_identity(self, identity: RunKey) -> None:
         """Refuse a folder whose config is of another run than its name says."""
         there, asked = _flatten(self.config.get("run")), _flatten(json.loads(json.dumps(identity.to_dict())))
         for field in sorted({*there, *asked}):

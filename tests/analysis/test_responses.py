@@ -9,7 +9,7 @@ from resnets.analysis.responses import responses
 X = torch.randn(8, 3, 16, 16, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 
 
-def settled(name, **changes):
+def resolve_augment(name, **changes):
     """A net whose BN statistics and weights are not those of the start."""
     net = resnets.create(name, widths=(4, 8), blocks=2, seed=0, dtype=torch.float64, **changes).train()
     with torch.no_grad():
@@ -26,7 +26,7 @@ def deviation(x):
 @pytest.mark.parametrize(("name", "shortcut"), [("resnet20", 1), ("plain20", 0)])
 @torch.no_grad()
 def test_after_bn_and_before_relu_and_addition(name, shortcut):
-    net = settled(name)
+    net = resolve_augment(name)
     with responses(net) as found:
         net(X)
     x = net.stem.act.bn(net.stem.conv(X))
@@ -46,7 +46,7 @@ def test_after_bn_and_before_relu_and_addition(name, shortcut):
 
 @torch.no_grad()
 def test_a_convolution_without_bn_behind_it_is_taken_itself():
-    net = settled("preresnet20")
+    net = resolve_augment("preresnet20")
     with responses(net) as found:
         net(X)
     x = net.stem.act.bn(net.stem.conv(X))

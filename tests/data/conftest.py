@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from resnets.data.cifar import CIFAR10, CIFAR100
-from resnets.data.dataset_spec import RECORD, Known
+from resnets.data.dataset_spec import RECORD, DatasetSpec
 
 
 class Recorder:
@@ -78,7 +78,7 @@ class Tiny:
     """Rows, and the description under which they are a true CIFAR."""
 
     rows: np.ndarray
-    known: Known
+    known: DatasetSpec
 
     def layout(self, form):
         return next(lay for lay in self.known.layouts if lay.form == form)

@@ -12,7 +12,7 @@ from test_draws import reference
 
 from resnets.data import load
 from resnets.data.augment import Augment, Normalize
-from resnets.data.batch_order import Stream
+from resnets.data.batch_order import BatchOrder
 from resnets.errors import UserError
 
 QUICK = settings(deadline=None, database=None, max_examples=40)
@@ -86,7 +86,7 @@ def test_does_not_depend_on_restarts_or_processes():
     augment = Augment(NORMALIZE, seed=5)
 
     def run(step, share=slice(None)):
-        pieces = Stream(300, 64, seed=5).batch(step, share)
+        pieces = BatchOrder(300, 64, seed=5).batch(step, share)
         return torch.cat([augment(TRAIN.index_select(0, index), index, epoch) for epoch, index in pieces])
 
     for step in range(10):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pictures import tree
-from resnets.data.decode_workers import Views, looked_at, pieces
+from resnets.data.decode_workers import Views, decode_ahead, pieces
 from resnets.data.folder import open_folder
 from resnets.data.random_crops import View
 
@@ -24,7 +24,7 @@ def files(tmp_path):
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_pieces_are_those_of_a_plain_loop(files, workers):
-    with looked_at(Views(VIEW, 3), pieces(files, EPOCHS), workers) as stream:
+    with decode_ahead(Views(VIEW, 3), pieces(files, EPOCHS), workers) as stream:
         found = list(stream)
     assert [(p.wanted.epoch, len(p.wanted.index)) for p in found] == [(0, 16), (0, 16), (0, 3), (1, 3)]
     at = 0
@@ -39,7 +39,7 @@ def test_pieces_are_those_of_a_plain_loop(files, workers):
 
 
 def test_workers_end_when_nobody_wants_more(files):
-    with looked_at(Views(VIEW, 3), pieces(files, EPOCHS * 50), 1) as stream:
+    with decode_ahead(Views(VIEW, 3), pieces(files, EPOCHS * 50), 1) as stream:
         next(stream)
         pids = [worker.pid for worker in stream._workers]
     assert _ended(pids)
@@ -78,11 +78,11 @@ def test_workers_end_with_a_process_that_is_killed(tmp_path):
     code = f"""
 import numpy as np
 from resnets.data.folder import open_folder
-from resnets.data.decode_workers import Views, looked_at, pieces
+from resnets.data.decode_workers import Views, decode_ahead, pieces
 from resnets.data.random_crops import View
 files = open_folder({str(tmp_path)!r}).train
 views = Views(View("scale", 128, (140, 150), "random"), 0)
-with looked_at(views, pieces(files, [(0, np.arange(36))] * 50), 1) as stream:
+with decode_ahead(views, pieces(files, [(0, np.arange(36))] * 50), 1) as stream:
     next(stream)
     print(stream._workers[0].pid, flush=True)
     input()

@@ -6,12 +6,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resnets.data.batch_order import Stream, _order
+from resnets.data.batch_order import BatchOrder, _order
 from resnets.data.counter_rng import order
 from resnets.errors import UserError
 from resnets.training.distributed import Workers
 
-streams = st.builds(Stream, n=st.integers(1, 60), size=st.integers(1, 150), seed=st.integers(0, 2**40))
+streams = st.builds(BatchOrder, n=st.integers(1, 60), size=st.integers(1, 150), seed=st.integers(0, 2**40))
 steps = st.integers(0, 500)
 untimed = settings(deadline=None, database=None)  # the machine may be busy
 
@@ -61,7 +61,7 @@ def test_each_piece_lies_in_one_epoch_and_epochs_go_up(stream, step):
 @given(streams, steps)
 def test_a_stream_may_begin_anywhere(stream, step):
     _order.cache_clear()
-    fresh = flat(Stream(stream.n, stream.size, stream.seed).batch(step))
+    fresh = flat(BatchOrder(stream.n, stream.size, stream.seed).batch(step))
     for before in range(max(step - 3, 0), step):
         stream.batch(before)
     assert flat(stream.batch(step)) == fresh
@@ -87,7 +87,7 @@ def test_the_steps_of_the_epochs_add_up(stream, epochs):
 
 
 def test_a_batch_larger_than_the_set_holds_whole_epochs():
-    pieces = Stream(10, 35, 3).batch(0)
+    pieces = BatchOrder(10, 35, 3).batch(0)
     assert [(epoch, len(index)) for epoch, index in pieces] == [(0, 10), (1, 10), (2, 10), (3, 5)]
     assert all(sorted(index.tolist()) == list(range(10)) for _, index in pieces[:3])
 
@@ -104,10 +104,10 @@ def test_places_in_an_epoch_are_fair_to_every_image():
 
 
 def test_indices_are_int64_tensors():
-    assert all(index.dtype == torch.int64 for _, index in Stream(10, 4, 0).batch(2))
+    assert all(index.dtype == torch.int64 for _, index in BatchOrder(10, 4, 0).batch(2))
 
 
 @pytest.mark.parametrize(("n", "size"), [(0, 4), (4, 0), (-1, 1)])
 def test_what_cannot_be_had_in_batches_is_refused(n, size):
     with pytest.raises(UserError, match=rf"{n} images cannot be had in batches of {size}\."):
-        Stream(n, size, 0)
+        BatchOrder(n, size, 0)

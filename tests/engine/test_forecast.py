@@ -11,7 +11,7 @@ from variants import trained
 
 from resnets.engine import MODES, prepare
 from resnets.engine import system_memory as available
-from resnets.engine.activation_memory import Ledger, count
+from resnets.engine.activation_memory import ActivationMemory, count
 from resnets.engine.memory_estimate import forecast, segments
 from resnets.engine.segments import Part, cut, peak
 from resnets.errors import UserError
@@ -21,7 +21,7 @@ from resnets.zoo import spec_of
 
 
 def test_the_ledger_counts_maps_while_they_live():
-    with Ledger(2) as ledger:
+    with ActivationMemory(2) as ledger:
         x = torch.zeros(2, 3, 4, 5)
         assert ledger.live == x.nbytes
         y = x.view(2, 5, 4, 3).relu()
@@ -158,7 +158,7 @@ def test_counting_leaves_the_random_numbers_alone():
 def test_it_holds_for_the_loss_too():
     """The classifier's part is small enough to be left out."""
     net = trained(order="full_preact")
-    with Ledger(4) as ledger:
+    with ActivationMemory(4) as ledger:
         x = torch.zeros(4, 3, 32, 32)
         functional.cross_entropy(prepare(net)(x), torch.zeros(4, dtype=torch.long)).backward()
     counted = count(net.spec, "fast")

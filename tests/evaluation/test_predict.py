@@ -13,7 +13,7 @@ import resnets
 from resnets.cli import main
 from resnets.evaluation.activation_map import activation_map, overlay, scaled_for
 from resnets.evaluation.crops import Crop
-from resnets.weights.metadata import About, Preprocessing
+from resnets.weights.metadata import Metadata, Preprocessing
 
 NAMES = ("ant", "bee", "cat", "dog", "eel")
 READ = Preprocessing((0.4, 0.5, 0.6), (0.2, 0.25, 0.3), crop=32, resize=36)
@@ -31,7 +31,7 @@ def net():
 @pytest.fixture
 def here(tmp_path, monkeypatch, net):
     monkeypatch.chdir(tmp_path)
-    resnets.save_weights(net, "net.safetensors", metadata=About(NAMES, preprocessing=READ).to_metadata())
+    resnets.save_weights(net, "net.safetensors", metadata=Metadata(NAMES, preprocessing=READ).to_metadata())
     (tmp_path / "pictures" / "more").mkdir(parents=True)
     for i, (name, size) in enumerate({"b.png": (40, 36), "a.png": (36, 50), "more/c.png": (36, 36)}.items()):
         drawn(i, size).save(tmp_path / "pictures" / name)

@@ -16,7 +16,7 @@ from resnets.data.bad_images import BadImages
 from resnets.evaluation.crops import Crop, MultiScale, TenCrop, parse_crop, resized
 from resnets.evaluation.ensemble import Member, probabilities
 from resnets.evaluation.labelled_images import in_folder
-from resnets.weights.metadata import About, Preprocessing
+from resnets.weights.metadata import Metadata, Preprocessing
 
 SHARED = Path(os.environ.get("RESNETS_SHARED_DATA") or Path(__file__).parents[3] / "shared" / "data")
 MEAN, STD = (0.4, 0.5, 0.6), (0.2, 0.25, 0.3)
@@ -145,7 +145,7 @@ def tree(tmp_path, pictures, net):
         for i, picture in enumerate(pictures[:2]):
             picture.rotate(90 * len(name) + i).save(tmp_path / "tree" / name / f"{i}.jpg", quality=95)
     names = ("ant", "bee", "cat", "dog", "eel", "fox", "gnu")
-    said = About(names, preprocessing=Preprocessing(MEAN, STD, crop=56, resize=64))
+    said = Metadata(names, preprocessing=Preprocessing(MEAN, STD, crop=56, resize=64))
     resnets.save_weights(net, tmp_path / "a.safetensors", metadata=said.to_metadata())
     return tmp_path
 
@@ -241,7 +241,7 @@ def test_folders_that_are_numbers_are_classes_numbers(tree, net, capsys):
 
 
 def test_networks_with_other_classes_are_no_ensemble(tree, net, capsys):
-    said = About(("bee", "ant", "cat", "dog", "eel", "fox", "gnu"))
+    said = Metadata(("bee", "ant", "cat", "dog", "eel", "fox", "gnu"))
     resnets.save_weights(net, tree / "b.safetensors", metadata=said.to_metadata())
     files = [str(tree / "a.safetensors"), str(tree / "b.safetensors")]
     assert main(["eval", *files, "--data", str(tree / "tree")]) == 2
@@ -288,7 +288,7 @@ def test_folders_from_1_on_are_classes_in_the_order_of_numbers(tmp_path):
     for number in range(1, 11):
         (tmp_path / str(number)).mkdir()
         (tmp_path / str(number) / "a.jpg").write_bytes(b"x")
-    found = in_folder(tmp_path, About(), 10, 3, BadImages()).files
+    found = in_folder(tmp_path, Metadata(), 10, 3, BadImages()).files
     assert [(Path(found.path(i)).parent.name, int(found.labels[i])) for i in range(10)] == [
         (str(i + 1), i) for i in range(10)
     ]

@@ -12,7 +12,7 @@ import torch
 from resnets import UserError
 from resnets.cli import main
 from resnets.data.synthetic import synthetic
-from resnets.engine.memory_estimate import Forecast
+from resnets.engine.memory_estimate import MemoryEstimate
 from resnets.experiments import comparison, pricing, results, running
 from resnets.experiments.budgets import BUDGETS
 from resnets.experiments.images import first_tested, images_of, smaller
@@ -167,7 +167,7 @@ def test_memory_is_foretold_for_the_device_that_will_train(monkeypatch):
 
     def forecast(spec, batch, size, *rest, device):
         asked.append(device)
-        return Forecast("fast", 0, 1, 1)
+        return MemoryEstimate("fast", 0, 1, 1)
 
     monkeypatch.setattr(pricing, "choose", torch.device)
     monkeypatch.setattr(pricing, "available", lambda device: None)

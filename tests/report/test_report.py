@@ -10,7 +10,7 @@ from resnets.cli.commands.runs import plot_command, results_command, runs_comman
 from resnets.experiments import collect as results
 from resnets.recipe import recipe_of
 from resnets.report import curves, listing
-from resnets.runs import Identity, Run, Summary, provenance
+from resnets.runs import Run, RunKey, Summary, provenance
 from tools.tables import pages as tables
 
 ROOT = Path(__file__).parents[2]
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 def make_run(
     folder: Path, seed: int = 0, error: float | None = 12.0, model: str = "preresnet20", lines: int = 300
 ) -> Run:
-    identity = Identity(spec_of(model), "cifar10", "d1ge57", recipe_of("cifar-quick"), seed)
+    identity = RunKey(spec_of(model), "cifar10", "d1ge57", recipe_of("cifar-quick"), seed)
     run = Run(folder / identity.slug)
     run.path.mkdir(parents=True)
     run.config_path.write_text(json.dumps({"run": identity.to_dict(), "steps": 10 * lines, **provenance()}))

@@ -1,4 +1,4 @@
-"""A script: for each job trains once undisturbed and once with kills at random moments, in processes of their own.
+"""A script: for each job trains once preserve_state and once with kills at random moments, in processes of their own.
 
     python killer.py '[{"options": {...}, "out": DIR, "kills": 6, "signal": "SIGKILL", "seed": 0}, ...]'
 

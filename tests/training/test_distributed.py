@@ -270,11 +270,11 @@ def test_how_many_shares_a_batch_has_is_decided_when_a_run_begins():
 
 def test_alone_nothing_is_sent():
     workers, tensor = Workers(), torch.ones(3)
-    assert workers.first
+    assert workers.is_main
     assert workers.total(1.0, 2.5) == [1.0, 2.5]
-    assert workers.told("word") == "word"
-    assert workers.summed(tensor) is tensor
-    workers.alike([tensor])
+    assert workers.broadcast("word") == "word"
+    assert workers.sum_over(tensor) is tensor
+    workers.sync([tensor])
     assert tensor.tolist() == [1, 1, 1]
     assert workers.share(7) == slice(0, 7)
 

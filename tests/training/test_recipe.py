@@ -6,7 +6,7 @@ import json
 import pytest
 
 from resnets.errors import UserError
-from resnets.recipe import RECIPES, Recipe, iterations, parse_span, recipe_of, settled
+from resnets.recipe import RECIPES, Recipe, iterations, parse_span, recipe_of, resolve_augment
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -33,8 +33,8 @@ def test_the_recipes_of_the_papers_say_what_the_papers_say():
 def test_augment_auto_is_decided_by_how_large_images_are():
     tune = recipe_of("finetune")
     assert tune.augment == "auto"
-    assert [settled(tune, small).augment for small in (True, False)] == ["pad", "aspect"]
-    assert settled(recipe_of("finetune", augment="scale"), small=True).augment == "scale"
+    assert [resolve_augment(tune, small).augment for small in (True, False)] == ["pad", "aspect"]
+    assert resolve_augment(recipe_of("finetune", augment="scale"), small=True).augment == "scale"
 
 
 BAD = [

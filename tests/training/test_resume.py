@@ -51,7 +51,7 @@ JOBS = {
 
 @pytest.fixture(scope="module")
 def disturbed(tmp_path_factory):
-    """For each job the undisturbed run, the disturbed one, and what is told of its kills; and what was said."""
+    """For each job the preserve_state run, the disturbed one, and what is told of its kills; and what was said."""
     if not hasattr(os, "fork"):
         pytest.skip("there is no fork here")
     jobs = [

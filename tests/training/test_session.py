@@ -17,7 +17,7 @@ from resnets.errors import UserError
 from resnets.evaluation.score import evaluate
 from resnets.recipe import recipe_of
 from resnets.training import progress as progresses
-from resnets.training.batches import FromMemory
+from resnets.training.batches import MemoryBatches
 from resnets.training.loop import Trainer
 from resnets.training.progress import progress
 from resnets.weights.files import read_metadata
@@ -96,7 +96,9 @@ def test_held_out_images_are_not_in_the_mean_image(tmp_path, images):
     for other in (images.train_images, 255 - images.train_images):
         pixels = images.train_images.copy()
         pixels[held] = other[held]
-        feed = FromMemory(dataclasses.replace(images, train_images=pixels), recipe, 0, torch.device("cpu"), slice(0, 8))
+        feed = MemoryBatches(
+            dataclasses.replace(images, train_images=pixels), recipe, 0, torch.device("cpu"), slice(0, 8)
+        )
         assert torch.equal(feed.normalize.mean, torch.from_numpy(mean).float())
     run = tiny.train_tiny(tmp_path, normalize="pixel", validation=40)
     given = subject(run.path)
@@ -113,14 +115,14 @@ def test_weights_of_older_versions_keep_their_mean_image(tmp_path, images):
 
 def test_without_a_test_the_test_images_are_never_looked_at(tmp_path, monkeypatch):
     seen = []
-    tested = FromMemory.tested
+    tested = MemoryBatches.tested
 
     def watched(self, split, share):
         batches = list(tested(self, split, share))
         seen.append(sum(len(labels) for _, labels in batches))
         return iter(batches)
 
-    monkeypatch.setattr(FromMemory, "tested", watched)
+    monkeypatch.setattr(MemoryBatches, "tested", watched)
     run = tiny.train_tiny(tmp_path, test=False, validation=40)
     assert set(seen) == {40}
     assert "test" not in run.result

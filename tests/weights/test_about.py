@@ -6,13 +6,13 @@ import pytest
 
 import resnets
 from resnets.weights.files import read_metadata
-from resnets.weights.metadata import IMAGENET_MEAN_STD, About, Preprocessing, about
+from resnets.weights.metadata import IMAGENET_MEAN_STD, Metadata, Preprocessing, about
 
 SPEC = resnets.spec_of("resnet20", num_classes=3)
 
 
 def test_everything_is_read_back(tmp_path):
-    said = About(
+    said = Metadata(
         ("a", "b", "c"),
         ("n1", "n2", "n3"),
         Preprocessing((0.1,) * 3, (0.2,) * 3, crop=28, resize=30),
@@ -25,7 +25,7 @@ def test_everything_is_read_back(tmp_path):
 
 
 def test_older_files_say_less():
-    assert about({}, SPEC, "a") == About()
+    assert about({}, SPEC, "a") == Metadata()
     run = {
         "preprocessing": json.dumps({"normalize": "pixel", "mean": [0.5] * 3, "std": [0.2] * 3}),
         "run": json.dumps({"data": {"name": "cifar10", "digest": "d"}}),

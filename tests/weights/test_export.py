@@ -10,7 +10,7 @@ import torch
 import resnets
 from resnets.cli import main
 from resnets.weights import exporters as module
-from resnets.weights.metadata import About, Preprocessing
+from resnets.weights.metadata import Metadata, Preprocessing
 
 KINDS = {
     "basic": ("resnet20", {"blocks": 1, "widths": (4, 8, 8)}),
@@ -38,7 +38,7 @@ def here(tmp_path, monkeypatch):
 
 
 def save(net, path="net.safetensors"):
-    said = About(
+    said = Metadata(
         tuple(f"class {i}" for i in range(net.spec.num_classes)),
         preprocessing=Preprocessing((0.1, 0.2, 0.3), (0.5, 0.6, 0.7), crop=48, resize=52),
         provenance={"source": "a test"},

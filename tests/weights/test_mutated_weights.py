@@ -16,7 +16,7 @@ import keras_graph
 import resnets
 from resnets.weights.classes import read_classes
 from resnets.weights.keras import load_keras
-from resnets.weights.metadata import About, Preprocessing, about
+from resnets.weights.metadata import Metadata, Preprocessing, about
 
 FILES = 300
 VALUES = (None, 0, -1, 1e400, 10**40, "", "x", [], {}, [None], [[]], True, 2.5, "../../x", "\0", "\ud800")
@@ -120,7 +120,7 @@ def test_mutated_class_files():
 
 
 def test_mutated_headers():
-    said = About(("a", "b", "c"), (), Preprocessing((0.1,) * 3, (0.2,) * 3), provenance={"source": "x"})
+    said = Metadata(("a", "b", "c"), (), Preprocessing((0.1,) * 3, (0.2,) * 3), provenance={"source": "x"})
     whole = {"run": {"data": {"name": "cifar10", "digest": "d"}}} | {
         key: json.loads(value) for key, value in said.to_metadata().items()
     }

@@ -139,7 +139,7 @@ def watch(root: Path, see: Callable[[str, Path | None], None]) -> None:
 
 
 def count_operations(options: dict[str, Any]) -> int:
-    """How many operations an undisturbed training has."""
+    """How many operations an preserve_state training has."""
     read, write = os.pipe()
 
     def work() -> None:

@@ -11,7 +11,7 @@ from torch import nn
 
 
 @contextmanager
-def undisturbed(net: nn.Module, *, training: bool) -> Iterator[None]:
+def preserve_state(net: nn.Module, *, training: bool) -> Iterator[None]:
     """`net` in training or in evaluation for a while, and then every module as it was.
 
     In training BN normalises by the batch and leaves its running statistics alone. The global random numbers go

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from resnets.analysis.forward_backward import Number, OfMap, OfUnit, Walk, measure, rms, walk
-from resnets.analysis.preserve_state import undisturbed
+from resnets.analysis.preserve_state import preserve_state
 from resnets.analysis.unit_terms import require_known_units, take_apart
 from resnets.errors import UserError
 from resnets.nn import ResNet
@@ -93,7 +93,7 @@ def propagation(
     _check(net, images, labels, batch, statistics)
     place = net.classifier.weight
     walks = []
-    with undisturbed(net, training=statistics == "batch"):
+    with preserve_state(net, training=statistics == "batch"):
         for i in range(len(images) // batch):
             part = slice(i * batch, (i + 1) * batch)
             x, y = images[part].to(place.device, place.dtype), labels[part].to(place.device)
@@ -119,7 +119,7 @@ def cheap(net: ResNet, images: Tensor, *, seed: int = 0) -> dict[str, list[Numbe
     require_known_units(net)
     place = net.classifier.weight
     sizes, signal, units = [], [], []
-    with undisturbed(net, training=True), torch.no_grad():
+    with preserve_state(net, training=True), torch.no_grad():
         x = net.stem(net.checked(images.to(place.device, place.dtype)))
         for i, unit in enumerate(net.units):
             sizes.append(x.shape)

@@ -50,7 +50,7 @@ def _cell(values: Numbers, i: int, form: str) -> str:
 
 
 def thinned(spans: Iterable[tuple[int, int]], rows: int) -> list[int]:
-    """About so many indices: both ends of each span, and between them as many as its length deserves."""
+    """Metadata so many indices: both ends of each span, and between them as many as its length deserves."""
     spans = list(spans)
     total = sum(last - first + 1 for first, last in spans)
     chosen: list[int] = []

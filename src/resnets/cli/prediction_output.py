@@ -9,13 +9,13 @@ from typing import IO, Protocol
 
 from resnets.evaluation.predictions import Answer
 from resnets.text import json_text, print_lines, printable, shows
-from resnets.weights.metadata import About
+from resnets.weights.metadata import Metadata
 
 _BAR = 30  # columns of a probability of 1
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "'")  # how cells begin that a spreadsheet does not take for text
 
 
-class Teller(Protocol):
+class Writer(Protocol):
     def tell(self, answer: Answer) -> None: ...
 
     def close(self) -> None: ...
@@ -24,7 +24,7 @@ class Teller(Protocol):
 class Table:
     """A picture after the other, its classes with bars."""
 
-    def __init__(self, about: About, out: IO[str] | None) -> None:
+    def __init__(self, about: Metadata, out: IO[str] | None) -> None:
         self.about, self.out = about, out
         self.block = "█" if shows("█") else "#"
 
@@ -45,7 +45,7 @@ class Table:
 class Json:
     """One list, an object for each picture, as they come."""
 
-    def __init__(self, about: About, out: IO[str] | None) -> None:
+    def __init__(self, about: Metadata, out: IO[str] | None) -> None:
         self.about, self.out, self.first = about, out, True
 
     def tell(self, answer: Answer) -> None:
@@ -69,7 +69,7 @@ class Csv:
     front, and so does one that begins with an apostrophe, so that taking one away gives every name back.
     """
 
-    def __init__(self, about: About, out: IO[str] | None) -> None:
+    def __init__(self, about: Metadata, out: IO[str] | None) -> None:
         self.about, self.out = about, out
         self._line("file", "rank", "label", "class", "probability")
 
@@ -90,4 +90,4 @@ def _cell(name: str) -> str:
     return printable(f"'{name}" if name.startswith(_FORMULA) else name)
 
 
-TELLERS: dict[str, Callable[[About, IO[str] | None], Teller]] = {"table": Table, "json": Json, "csv": Csv}
+WRITERS: dict[str, Callable[[Metadata, IO[str] | None], Writer]] = {"table": Table, "json": Json, "csv": Csv}

@@ -27,23 +27,23 @@ from resnets.errors import UserError, one_of, shown
 
 if TYPE_CHECKING:
     from resnets.data.augment import Augment, Normalize
-    from resnets.data.batch_order import Stream
+    from resnets.data.batch_order import BatchOrder
 
 _LAZY = {  # what imports torch, and where it lives
     "Augment": "resnets.data.augment",
     "Normalize": "resnets.data.augment",
-    "Stream": "resnets.data.batch_order",
+    "BatchOrder": "resnets.data.batch_order",
 }
 
 __all__ = [
     "Augment",
+    "BatchOrder",
     "Console",
     "Folder",
     "Images",
     "Normalize",
     "Progress",
     "Silent",
-    "Stream",
     "cache_dir",
     "fetch_command",
     "load",

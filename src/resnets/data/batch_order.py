@@ -13,7 +13,7 @@ from resnets.errors import UserError
 
 
 @dataclass(frozen=True)
-class Stream:
+class BatchOrder:
     """An endless stream of `n` images, each once an epoch in a new order, cut into batches of equal size.
 
     A batch that reaches the end of an epoch goes on with the next, as the authors' Caffe did, so no batch is

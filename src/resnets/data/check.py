@@ -14,7 +14,7 @@ from torch.utils.data import Dataset
 from resnets.data.bad_images import require_policy
 from resnets.data.budget import room_for
 from resnets.data.decode import BadImageError, Opened, read
-from resnets.data.decode_workers import looked_at
+from resnets.data.decode_workers import decode_ahead
 from resnets.data.files import Files
 from resnets.data.folder import Folder, open_folder
 from resnets.data.progress import Console, Progress
@@ -69,7 +69,7 @@ def check(data: Folder, progress: Progress, processes: int | None = None) -> dic
         workers = (os.cpu_count() or 1) if processes is None else processes
         with (
             progress.task(f"decoding {part}", len(files)) as advance,
-            looked_at(Looks(), _batches(files), workers) as stream,
+            decode_ahead(Looks(), _batches(files), workers) as stream,
         ):
             for some in stream:
                 whole.add(some)

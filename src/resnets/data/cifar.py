@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from resnets.data.dataset_spec import Known, Layout
+from resnets.data.dataset_spec import DatasetSpec, Layout
 
 
 def _batches(suffix: str) -> tuple[str, ...]:
     return tuple(f"data_batch_{k}{suffix}" for k in range(1, 6))
 
 
-CIFAR10 = Known(
+CIFAR10 = DatasetSpec(
     name="cifar10",
     title="CIFAR-10",
     classes=("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
@@ -67,7 +67,7 @@ sunflower sweet_pepper table tank telephone television tiger tractor train trout
 willow_tree wolf woman worm
 """
 
-CIFAR100 = Known(
+CIFAR100 = DatasetSpec(
     name="cifar100",
     title="CIFAR-100",
     classes=tuple(_FINE.split()),

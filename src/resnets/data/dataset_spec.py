@@ -39,7 +39,7 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class Known:
+class DatasetSpec:
     """A set of small labelled images with the hashes that prove a copy of it."""
 
     name: str

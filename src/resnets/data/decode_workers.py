@@ -76,7 +76,7 @@ def pieces(files: Files, epochs: Iterable[tuple[int, npt.NDArray[np.int64]]]) ->
 
 
 @contextlib.contextmanager
-def looked_at(views: Dataset[Found], wanted: Iterable[Any], workers: int) -> Iterator[Iterator[Found]]:
+def decode_ahead(views: Dataset[Found], wanted: Iterable[Any], workers: int) -> Iterator[Iterator[Found]]:
     """What is found for each of the wanted, in order, some of it ahead of time in worker processes; 0: in this one."""
     jpeg.load()  # compiled here, if need be, and not in each worker
     loader: DataLoader[Found] = DataLoader(

@@ -5,7 +5,7 @@ As rows it looks like CIFAR: the grey in all three channels, and two more pixels
 
 from __future__ import annotations
 
-from resnets.data.dataset_spec import Known, Layout
+from resnets.data.dataset_spec import DatasetSpec, Layout
 
 
 def _layout(suffix: str, md5s: tuple[str, ...] = ()) -> Layout:
@@ -19,7 +19,7 @@ def _layout(suffix: str, md5s: tuple[str, ...] = ()) -> Layout:
     )
 
 
-FASHION_MNIST = Known(
+FASHION_MNIST = DatasetSpec(
     name="fashion-mnist",
     title="Fashion-MNIST",
     classes=(

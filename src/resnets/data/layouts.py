@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from resnets.data.dataset_spec import RECORD, Known, Layout, Rows
+from resnets.data.dataset_spec import RECORD, DatasetSpec, Layout, Rows
 from resnets.data.idx import read_idx
 from resnets.data.progress import Progress
 from resnets.data.unpickle import read_batch
@@ -23,7 +23,7 @@ _PIXELS = 1 << 25  # of a sheet of images; CIFAR's have ten million
 Reader = Callable[[Layout, Mapping[str, bytes], str], Iterator[Rows]]
 
 
-def read_files(known: Known, layout: Layout, files: Mapping[str, bytes], where: str) -> Rows:
+def read_files(known: DatasetSpec, layout: Layout, files: Mapping[str, bytes], where: str) -> Rows:
     """The rows of a layout's files, in official order, each file checked where its hash is known."""
     parts = []
     for number, rows in enumerate(READERS[layout.form](layout, files, where)):
@@ -34,7 +34,7 @@ def read_files(known: Known, layout: Layout, files: Mapping[str, bytes], where: 
     return np.concatenate(parts)
 
 
-def read_class_folders(known: Known, root: Path, progress: Progress) -> Rows:
+def read_class_folders(known: DatasetSpec, root: Path, progress: Progress) -> Rows:
     """The rows of `train/<class>/*.png` and `test/<class>/*.png`, in canonical order."""
     paths = [
         [

@@ -14,8 +14,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from resnets.engine.arena import shared
-from resnets.engine.recompute_unit import lean_act, passing
-from resnets.engine.runners import choose_all
+from resnets.engine.recompute_unit import passing, recompute_act
+from resnets.engine.runners import choose_runners
 from resnets.engine.segments import Part
 from resnets.nn import build
 from resnets.spec import Spec
@@ -24,7 +24,7 @@ _IMAGES = 2  # BN needs two
 _UNITS = 3  # of a stage; those behind the third cost what it costs
 
 
-class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class ActivationMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts the bytes of the maps that are alive: of all that has a row for each image."""
 
     def __init__(self, images: int) -> None:
@@ -90,13 +90,13 @@ def count(spec: Spec, memory: str, device: str = "cpu") -> Counted:
 def _measured(spec: Spec, memory: str, side: int, device: str) -> list[Part]:
     """The parts of the network with at most three units a stage: run forward, then backward, on real numbers."""
     net = build(dataclasses.replace(spec, blocks=tuple(min(n, _UNITS) for n in spec.blocks)), seed=0).train()
-    choices = choose_all(net, memory, device=device)
+    choices = choose_runners(net, memory, device=device)
     runs: list[Callable[[Tensor], Tensor]] = [net.stem, *(choice.run for choice in choices)]
-    runs.append(net.last if memory == "fast" else partial(lean_act, net.last))
+    runs.append(net.last if memory == "fast" else partial(recompute_act, net.last))
     live, most, output = [], [], []
     entered: list[int] = []  # the most that was alive before the backward pass of each part, from the last to the first
 
-    with Ledger(_IMAGES) as ledger:
+    with ActivationMemory(_IMAGES) as ledger:
 
         def enter(_: Tensor) -> None:
             entered.append(ledger.most)

@@ -12,7 +12,7 @@ import torch
 from resnets.engine import device as devices
 from resnets.engine.allocator import keep_freed_memory
 from resnets.engine.memory_estimate import fastest, segments
-from resnets.engine.runners import choose_all
+from resnets.engine.runners import choose_runners
 from resnets.engine.system_memory import available
 from resnets.nn import ResNet, build
 from resnets.spec import Spec
@@ -56,7 +56,7 @@ def chosen(net: Spec | ResNet, batch: int, size: int | tuple[int, int] | None = 
         lengths = segments(spec, device.type)
         units = f"{min(lengths)} to {max(lengths)} units"
         yield Line("segments", str(len(lengths)), f"of {units}, all but the last run again in the backward pass")
-    choices = choose_all(
+    choices = choose_runners(
         net if isinstance(net, ResNet) else build(spec, device="meta"), foretold.mode, device=device.type
     )
     first = 0

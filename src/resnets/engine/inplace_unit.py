@@ -9,7 +9,7 @@ from resnets.nn import Unit
 from resnets.nn.shortcuts import Identity
 
 
-class DirectUnit:
+class InplaceUnit:
     """x -> f(h(x) + F(x)): what `Unit` computes, with fewer maps that come and go."""
 
     keeps = True  # what BN-ReLU leaves, for the backward pass

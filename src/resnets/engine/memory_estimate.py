@@ -24,7 +24,7 @@ _USABLE = 0.9  # of the memory there is
 
 
 @dataclass(frozen=True)
-class Forecast:
+class MemoryEstimate:
     """Peak bytes of a training step in a memory mode."""
 
     mode: str
@@ -48,7 +48,7 @@ class Forecast:
 
 def forecast(
     spec: Spec, batch: int, size: int | tuple[int, int] | None = None, mode: str = "fast", *, device: str = "cpu"
-) -> Forecast:
+) -> MemoryEstimate:
     """The peak memory of this process if it trains on batches of images of `size`, in float32."""
     if mode not in MODES:
         raise one_of("memory", mode, MODES)
@@ -63,12 +63,12 @@ def forecast(
         worth = _ALONE + (_AGAIN if mode == "min" and len(spec.kernels) > 2 else 0)
     holes = worth * max(unit.kept + unit.passing for unit in counted.units)
     maps = counted.room + peak([counted.stem, *units]) + holes
-    return Forecast(mode, held(), _weights(spec), maps * batch * height * width // counted.pixels)
+    return MemoryEstimate(mode, held(), _weights(spec), maps * batch * height * width // counted.pixels)
 
 
 def fastest(
     spec: Spec, batch: int, size: int | tuple[int, int] | None, room: int | None, device: str = "cpu"
-) -> Forecast:
+) -> MemoryEstimate:
     """The fastest mode that fits into `room` bytes, or else the one that takes least."""
     for mode in MODES:
         foretold = forecast(spec, batch, size, mode, device=device)

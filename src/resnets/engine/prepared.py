@@ -15,9 +15,9 @@ from torch.nn.modules import module as torch_modules
 from resnets.engine import require_mode
 from resnets.engine.memory_estimate import fastest, segments
 from resnets.engine.native.unit import NativeUnit
-from resnets.engine.recompute import Again
-from resnets.engine.recompute_unit import lean_act
-from resnets.engine.runners import Choice, choose_all
+from resnets.engine.recompute import Recompute
+from resnets.engine.recompute_unit import recompute_act
+from resnets.engine.runners import Choice, choose_runners
 from resnets.engine.system_memory import available
 from resnets.engine.watch import Watch
 from resnets.errors import UserError
@@ -100,7 +100,7 @@ class Prepared(ResNet):
     def _choose(self) -> None:
         net = self.original
         device = next(net.parameters()).device.type
-        choices = choose_all(net, self.memory, self.compiled, device)
+        choices = choose_runners(net, self.memory, self.compiled, device)
         leaves_end = any(choice.runner in ("lean", "native") for choice in choices)
         lean = all(choice.runner in ("lean", "native", "plain") for choice in choices) and leaves_end
         lengths = _lengths(net, device) if lean and self.memory == "min" else (len(choices),)
@@ -110,7 +110,7 @@ class Prepared(ResNet):
             choices=choices,
             lengths=lengths,
             parts=[*_segments(net.units, choices, lengths)],
-            end=partial(lean_act if lean else nn.Module.__call__, net.last),
+            end=partial(recompute_act if lean else nn.Module.__call__, net.last),
             watch=Watch(watched),
             runs_units=bool(recognized),
         )
@@ -172,7 +172,7 @@ def _segments(
             places = list(group)
             chain = partial(_run, [choices[i].run for i in places])
             again = not plain and places[-1] + 1 < len(choices)
-            yield Again(chain, [units[i] for i in places]) if again else chain
+            yield Recompute(chain, [units[i] for i in places]) if again else chain
         first = last
 
 

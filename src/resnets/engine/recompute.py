@@ -11,7 +11,7 @@ from torch.utils.checkpoint import checkpoint
 from resnets.nn.shortcuts import Dropout
 
 
-class Again:
+class Recompute:
     """`part` as a function of tensors that keeps its inputs alone and is run a second time in the backward pass.
 
     The second time draws the same dropout masks and leaves BN's running statistics alone. `modules` are those that

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from resnets.engine.inplace_unit import DirectUnit, bn_of
-from resnets.engine.recompute import Again
+from resnets.engine.inplace_unit import InplaceUnit, bn_of
+from resnets.engine.recompute import Recompute
 from resnets.nn import Unit
 from resnets.nn.conv import Subsampled
 from resnets.nn.shortcuts import Dropout, ExclusiveGate, ShortcutGate
@@ -23,7 +23,7 @@ from resnets.nn.shortcuts import Dropout, ExclusiveGate, ShortcutGate
 _KEEP = (Dropout, ExclusiveGate, ShortcutGate)  # shortcuts whose equations keep maps: masks, gates, r
 
 
-class LeanUnit(DirectUnit):
+class RecomputeUnit(InplaceUnit):
     """x -> f(h(x) + F(x)), keeping x and what the convolutions of F made of it."""
 
     keeps = False
@@ -31,7 +31,7 @@ class LeanUnit(DirectUnit):
     def __init__(self, unit: Unit) -> None:
         super().__init__(unit)
         self.norms = [m for m in unit.modules() if isinstance(m, nn.BatchNorm2d)]
-        self.again = Again(super().join, [self.acts[-1], unit.shortcut, unit.after])
+        self.again = Recompute(super().join, [self.acts[-1], unit.shortcut, unit.after])
 
     def __call__(self, x: Tensor) -> Tensor:
         if not all(norm.training for norm in self.norms):  # frozen by the user
@@ -58,10 +58,10 @@ class LeanUnit(DirectUnit):
         return activated(x, bn, [conv])[0]
 
     def act(self, layers: nn.Module, x: Tensor) -> Tensor:
-        return lean_act(layers, x)
+        return recompute_act(layers, x)
 
 
-def lean_act(layers: nn.Module, x: Tensor) -> Tensor:
+def recompute_act(layers: nn.Module, x: Tensor) -> Tensor:
     """`layers(x)`; of BN, ReLU only x is kept."""
     bn = bn_of(layers)
     return layers(x) if bn is None or not bn.training else activated(x, bn, itself=True)[0]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from resnets.engine import recompute_unit as lean
-from resnets.engine.inplace_unit import DirectUnit
+from resnets.engine.inplace_unit import InplaceUnit
 from resnets.engine.native import unit as native
 from resnets.engine.native.build import load
 from resnets.engine.torch_compile import CompiledUnit
@@ -25,7 +25,7 @@ class Choice(NamedTuple):
     reason: str
 
 
-def choose_all(net: ResNet, memory: str, compiled: bool = False, device: str = "cpu") -> list[Choice]:
+def choose_runners(net: ResNet, memory: str, compiled: bool = False, device: str = "cpu") -> list[Choice]:
     """The runner of each unit: the unit itself where the net is not exactly what its spec describes."""
     units: list[Unit] = list(net.units)  # type: ignore[arg-type]
     around = next(frame_changes(net), None) or _unknown_order(ORDERS[net.spec.order])
@@ -57,5 +57,5 @@ def choose(unit: Unit, memory: str, compiled: bool = False, device: str = "cpu")
         if loaded.kernels is not None and native.fits(unit) is None:
             return Choice(native.NativeUnit(unit, loaded.kernels), "native", "kernels of our own, as lean as lean")
     if memory == "fast":
-        return Choice(DirectUnit(unit), "direct", "PyTorch's layers, ReLU and addition in place")
-    return Choice(lean.LeanUnit(unit), "lean", "BN-ReLU is computed again in the backward pass")
+        return Choice(InplaceUnit(unit), "direct", "PyTorch's layers, ReLU and addition in place")
+    return Choice(lean.RecomputeUnit(unit), "lean", "BN-ReLU is computed again in the backward pass")

@@ -14,13 +14,13 @@ from resnets.evaluation.ensemble import Member
 from resnets.evaluation.precise_bn import precise_bn
 from resnets.evaluation.protocol import Protocol
 from resnets.evaluation.score import Score, evaluate
-from resnets.weights.loaded_model import Subject, normalization
+from resnets.weights.loaded_model import LoadedModel, normalization
 
 BATCH = 500
 
 
 def score(
-    given: Subject,
+    given: LoadedModel,
     images: Images,
     *,
     per: str | None = None,
@@ -45,7 +45,7 @@ def score(
     )
 
 
-def require_alike(subjects: Sequence[Subject]) -> None:
+def require_alike(subjects: Sequence[LoadedModel]) -> None:
     """Networks that answer together must mean the same by their outputs."""
     first = subjects[0]
     for other in subjects[1:]:
@@ -58,7 +58,7 @@ def require_alike(subjects: Sequence[Subject]) -> None:
 
 
 def member(
-    given: Subject, protocol: Protocol, engine: str, device: torch.device, normalize: Normalize | None = None
+    given: LoadedModel, protocol: Protocol, engine: str, device: torch.device, normalize: Normalize | None = None
 ) -> Member:
     """A network that is ready to see pictures, by default as its file says."""
     net = given.net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

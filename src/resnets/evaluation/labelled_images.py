@@ -21,7 +21,7 @@ from resnets.data.picture import look_at
 from resnets.errors import UserError
 from resnets.evaluation.crops import Views
 from resnets.evaluation.ensemble import Seen
-from resnets.weights.metadata import About
+from resnets.weights.metadata import Metadata
 
 AHEAD = 1 << 26  # bytes of views that wait for a network
 
@@ -89,14 +89,14 @@ class InMemory:
             yield Seen(Image.fromarray(pixels.transpose(1, 2, 0).squeeze()), ways), int(label)
 
 
-def in_folder(root: Path, about: About, num_classes: int, channels: int, bad: BadImages) -> InFiles:
+def in_folder(root: Path, about: Metadata, num_classes: int, channels: int, bad: BadImages) -> InFiles:
     """The pictures of `root`, or of its `val` where it has one, numbered as the weights number the classes."""
     root = tests_in(root) or root
     found = class_folders(root)
     return InFiles(scan(root, found, _numbers(found, about, num_classes, root)), channels, bad)
 
 
-def _numbers(found: Sequence[str], about: About, num_classes: int, root: Path) -> list[int]:
+def _numbers(found: Sequence[str], about: Metadata, num_classes: int, root: Path) -> list[int]:
     """The class of each folder: by its name where the weights know names, else by its number or its place in order.
 
     Folders whose classes cannot be told are refused: scored in another order they would all be wrong.

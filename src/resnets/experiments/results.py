@@ -9,7 +9,7 @@ from typing import Any
 from resnets.experiments import collect as report
 from resnets.experiments.outcomes import read_row
 from resnets.experiments.plan import Job
-from resnets.runs import Identity, Run, Summary, provenance
+from resnets.runs import Run, RunKey, Summary, provenance
 
 
 class Failed(Run):
@@ -52,7 +52,7 @@ def lacking(folder: Path, job: Job, out: Path) -> Iterator[tuple[int, Run]]:
     """Seeds whose results are older than the measuring of responses, with their runs where these have weights."""
     found = known(folder, job) or {"runs": []}
     for entry in found["runs"]:
-        run = Run(out / Identity.from_dict({**found, "seed": entry["seed"]}).slug)
+        run = Run(out / RunKey.from_dict({**found, "seed": entry["seed"]}).slug)
         if "signal" in entry and "responses" not in entry["signal"] and run.weights.exists():
             yield entry["seed"], run
 

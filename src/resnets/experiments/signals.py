@@ -11,7 +11,7 @@ from resnets.data.counter_rng import order
 from resnets.data.folder import Folder
 from resnets.data.images import SPLIT_SEED, Images
 from resnets.runs import Run
-from resnets.training.batches import FromFiles
+from resnets.training.batches import FileBatches
 from resnets.weights.networks import load
 
 _IMAGES = 32
@@ -42,7 +42,9 @@ def _seen(run: Run, images: Images | Folder) -> Tensor:
         normalize = Normalize.of(images, recipe.normalize, trained)
         return normalize(torch.from_numpy(images.train_images[:_IMAGES]))
     side = recipe.side or run.identity.spec.input_size
-    feed = FromFiles(images, recipe, 0, torch.device("cpu"), slice(0, _IMAGES), side=side, workers=0, bad_images="skip")
+    feed = FileBatches(
+        images, recipe, 0, torch.device("cpu"), slice(0, _IMAGES), side=side, workers=0, bad_images="skip"
+    )
     (x,) = feed.plain(order(len(images.train), 0, 0)[:_IMAGES], _IMAGES)
     return x
 

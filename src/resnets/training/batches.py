@@ -14,9 +14,9 @@ from torch import Tensor
 
 from resnets.data.augment import Augment, Normalize
 from resnets.data.bad_images import BadImages
-from resnets.data.batch_order import Stream
+from resnets.data.batch_order import BatchOrder
 from resnets.data.colour import jitter, lighting
-from resnets.data.decode_workers import Piece, Views, Wanted, looked_at, pieces, usual_workers
+from resnets.data.decode_workers import Piece, Views, Wanted, decode_ahead, pieces, usual_workers
 from resnets.data.files import Files
 from resnets.data.folder import Folder
 from resnets.data.images import SPLIT_SEED, Images, Indices
@@ -32,13 +32,13 @@ Batch = tuple[Tensor, Tensor]  # what the network reads, and labels
 _TESTED = 500  # images in memory at a time
 
 
-class Feed(ABC):
+class Batches(ABC):
     """The images of a training, on its device, this process's share of them."""
 
     def __init__(self, data: Images | Folder, recipe: Recipe, seed: int, device: torch.device, share: slice) -> None:
         self.recipe, self.seed, self.device, self.share = recipe, seed, device, share
         self.train, self.held = data.split(recipe.validation, SPLIT_SEED)
-        self.stream = Stream(len(self.train), recipe.batch, seed)
+        self.stream = BatchOrder(len(self.train), recipe.batch, seed)
 
     normalize: Normalize
 
@@ -67,7 +67,7 @@ class Feed(ABC):
         """End what works ahead."""
 
 
-class FromMemory(Feed):
+class MemoryBatches(Batches):
     """CIFAR and the like, whole on the device."""
 
     def __init__(self, data: Images, recipe: Recipe, seed: int, device: torch.device, share: slice) -> None:
@@ -109,7 +109,7 @@ class FromMemory(Feed):
             yield self.normalize(images[part].to(self.device)), labels[part].to(self.device)
 
 
-class FromFiles(Feed):
+class FileBatches(Batches):
     """Class folders, decoded ahead of time by worker processes."""
 
     def __init__(
@@ -149,7 +149,7 @@ class FromFiles(Feed):
     def batch(self, step: int, schedule: Schedule) -> Batch:
         if step != self.next:
             self.close()
-            self.ahead = self.running.enter_context(looked_at(self.views, self._wanted(step), self.workers))
+            self.ahead = self.running.enter_context(decode_ahead(self.views, self._wanted(step), self.workers))
         self.next = step + 1
         images, labels = [], []
         for epoch, index in self.stream.batch(step, self.share):
@@ -236,7 +236,7 @@ class FromFiles(Feed):
         held: list[np.ndarray] = []
         at: list[int] = []
         seen = 0
-        with looked_at(self.middles, cut(), self.workers) as found:
+        with decode_ahead(self.middles, cut(), self.workers) as found:
             for piece in found:
                 for place, fault in piece.faults.items():
                     self.bad.judge(piece.wanted.paths[place], fault)

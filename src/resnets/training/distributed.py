@@ -26,7 +26,7 @@ class Workers:
     world: int = 1
 
     @property
-    def first(self) -> bool:
+    def is_main(self) -> bool:
         """Whether this process writes files and speaks."""
         return self.rank == 0
 
@@ -44,37 +44,37 @@ class Workers:
         dist.all_reduce(values)
         return values.tolist()
 
-    def summed(self, values: Tensor) -> Tensor:
-        """A tensor's sum over all processes, where it lies: the host does not wait for it."""
+    def sum_over(self, values: Tensor) -> Tensor:
+        """Sum a tensor over all processes in place; the host does not wait for it."""
         if self.world > 1:
             dist.all_reduce(values)
         return values
 
-    def alike(self, tensors: Iterable[Tensor]) -> None:
-        """Give every process rank 0's values."""
+    def sync(self, tensors: Iterable[Tensor]) -> None:
+        """Copy rank 0's tensors to every process."""
         if self.world > 1:
             for tensor in tensors:
                 dist.broadcast(tensor, 0)
 
-    def told(self, value: Value) -> Value:
-        """An object of rank 0's, in every process."""
+    def broadcast(self, value: Value) -> Value:
+        """Send rank 0's object to every process."""
         if self.world == 1:
             return value
         box: list[Any] = [value]
         dist.broadcast_object_list(box, 0)
         return box[0]
 
-    def ask_first(self, compute: Callable[[], Value]) -> Value:
+    def compute_on_main(self, compute: Callable[[], Value]) -> Value:
         """What rank 0 computes, in every process; a user's mistake that it meets is raised in all of them."""
         if self.world == 1:
             return compute()
         answer: tuple[Any, str | None] = (None, None)
-        if self.first:
+        if self.is_main:
             try:
                 answer = compute(), None
             except UserError as error:
                 answer = None, str(error)
-        found, mistake = self.told(answer)
+        found, mistake = self.broadcast(answer)
         if mistake is not None:
             raise UserError(mistake)
         return found

@@ -16,10 +16,10 @@ from resnets.spec import Spec
 from resnets.weights.files import read, read_metadata
 from resnets.weights.metadata import about
 from resnets.weights.networks import layout_in, load_weights, read_spec
-from resnets.weights.pretrained import located
+from resnets.weights.pretrained import find_weights
 
 
-class Beginning(NamedTuple):
+class InitialState(NamedTuple):
     net: ResNet
     data: Images | Folder  # normalised as the weights were trained
     digest: str  # of the file
@@ -42,11 +42,11 @@ def fitted(path: str | Path, spec: Spec, decided: Collection[str]) -> Spec:
 
 
 def _file(path: str | Path) -> Path:
-    file = located(str(path))
+    file = find_weights(str(path))
     return file / "final.safetensors" if file.is_dir() else file
 
 
-def from_weights(path: str | Path, spec: Spec, data: Images | Folder, seed: int) -> Beginning:
+def from_weights(path: str | Path, spec: Spec, data: Images | Folder, seed: int) -> InitialState:
     """The network of `spec` with the weights of a file, of a finished run or of the package."""
     file = _file(path)
     metadata, layout = read_metadata(file), layout_in(file)
@@ -68,4 +68,4 @@ def from_weights(path: str | Path, spec: Spec, data: Images | Folder, seed: int)
         data = dataclasses.replace(data, mean=layout.mean_std[0], std=layout.mean_std[1])
     classifier = "and its classifier" if same else f"with a new classifier for {spec.num_classes} classes"
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
-    return Beginning(net, data, digest, f"begins at {file} {classifier}.")
+    return InitialState(net, data, digest, f"begins at {file} {classifier}.")

@@ -28,7 +28,7 @@ from resnets.evaluation.score import Score, evaluate_batches
 from resnets.nn import ResNet, build
 from resnets.recipe import Recipe
 from resnets.spec import Spec
-from resnets.training.batches import Feed, FromFiles, FromMemory
+from resnets.training.batches import Batches, FileBatches, MemoryBatches
 from resnets.training.distributed import Workers
 from resnets.training.muon import Muon
 from resnets.training.schedule import Schedule
@@ -80,7 +80,7 @@ class Trainer:
         reading: Mapping[str, Any] | None = None,
         processes: int | None = None,
     ) -> None:
-        """`net` is what to begin with, where that is not new; `reading` are options of `FromFiles`.
+        """`net` is what to begin with, where that is not new; `reading` are options of `FileBatches`.
 
         `processes` is how many the run began with, if not as many as now: fewer ones take on the shares of several, one
         after the other, so that BN sees the same images together and the dropout masks are the same.
@@ -94,14 +94,14 @@ class Trainer:
         self.parts = list(parts_of(recipe, processes, ranks))
         first, last = (Workers(rank, processes).share(recipe.batch) for rank in (ranks[0], ranks[-1]))
         share = slice(first.start, last.stop)
-        self.feed: Feed
+        self.feed: Batches
         if isinstance(data, Folder):
             side = recipe.side or spec.input_size
             at_once = max(part.size for part in self.parts)  # what fits in training fits in testing
             options = {"side": side, "at_once": at_once, **(reading or {})}
-            self.feed = FromFiles(data, recipe, seed, self.device, share, **options)
+            self.feed = FileBatches(data, recipe, seed, self.device, share, **options)
         else:
-            self.feed = FromMemory(data, recipe, seed, self.device, share)
+            self.feed = MemoryBatches(data, recipe, seed, self.device, share)
         self.stream = self.feed.stream
         self.schedule = Schedule(recipe, self.stream.n)
 
@@ -192,7 +192,7 @@ class Trainer:
         self.scaler.update()
         if self.average is not None:
             self._average(step)
-        self.record[self.stream.place(step)] = self.workers.summed(seen)
+        self.record[self.stream.place(step)] = self.workers.sum_over(seen)
 
     def _batch(self, step: int) -> tuple[Tensor, Tensor]:
         images, labels = self.feed.batch(step, self.schedule)
@@ -254,7 +254,7 @@ class Trainer:
 
     def score(self, split: str) -> Score:
         """The error on `validation` or `test`: each worker tests its share with the BN statistics that rank 0 keeps."""
-        self.workers.alike(self.tested.buffers())
+        self.workers.sync(self.tested.buffers())
         mine = self.workers.share(self.feed.count(split))
         part = evaluate_batches(self.tested, self.feed.tested(split, mine))
         images, wrong, loss = self.workers.total(part.images, part.wrong, part.loss * part.images)

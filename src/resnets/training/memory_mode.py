@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from resnets.engine.memory_estimate import Forecast, fastest, forecast
+from resnets.engine.memory_estimate import MemoryEstimate, fastest, forecast
 from resnets.engine.prepared import Prepared
 from resnets.engine.system_memory import available
 from resnets.recipe import Recipe
@@ -50,7 +50,7 @@ def fitting(
     return chosen.mode
 
 
-def _too_much(chosen: Forecast, room: int | None) -> str:
+def _too_much(chosen: MemoryEstimate, room: int | None) -> str:
     return (
         f"even memory mode {chosen.mode} takes about {chosen.added >> 20:,} MiB and there are {(room or 0) >> 20:,}; "
         "a smaller --micro-batch takes less."

@@ -12,11 +12,11 @@ from resnets.data.augment import Normalize
 from resnets.engine.prepared import Prepared
 from resnets.errors import UserError
 from resnets.recipe import Recipe
-from resnets.runs import Identity, Run
+from resnets.runs import Run, RunKey
 from resnets.spec import Dropout, Spec
 
 
-def is_finished(run: Run, identity: Identity, normalize: Normalize, world: int, tell: Callable[[str], None]) -> bool:
+def is_finished(run: Run, identity: RunKey, normalize: Normalize, world: int, tell: Callable[[str], None]) -> bool:
     """Whether the run that is asked for has its result, which is told; a folder that holds another run is refused."""
     if not run.exists and run.result is None:
         return False
@@ -28,7 +28,7 @@ def is_finished(run: Run, identity: Identity, normalize: Normalize, world: int, 
     return True
 
 
-def _require_statistics(run: Run, identity: Identity, normalize: Normalize) -> None:
+def _require_statistics(run: Run, identity: RunKey, normalize: Normalize) -> None:
     """Refuse to go on with pixels that are normalised otherwise."""
     if run.result is None and _saw_held_out(run, identity):
         raise UserError(
@@ -42,7 +42,7 @@ def _require_statistics(run: Run, identity: Identity, normalize: Normalize) -> N
         )
 
 
-def describe_finished(run: Run, identity: Identity, world: int) -> str:
+def describe_finished(run: Run, identity: RunKey, world: int) -> str:
     """That a run is finished, and how it was trained where this command would have trained it otherwise."""
     began = began_with(run.config)
     sentence = f"{run.path} is finished"
@@ -53,7 +53,7 @@ def describe_finished(run: Run, identity: Identity, world: int) -> str:
     return f"{sentence}."
 
 
-def _saw_held_out(run: Run, identity: Identity) -> bool:
+def _saw_held_out(run: Run, identity: RunKey) -> bool:
     recipe = identity.recipe
     return recipe.normalize == "pixel" and recipe.validation > 0 and "statistics" not in run.config
 

@@ -23,8 +23,8 @@ from resnets.data.images import Images
 from resnets.engine import require_mode
 from resnets.engine.allocator import keep_freed_memory
 from resnets.errors import DivergedError, UserError
-from resnets.recipe import Recipe, recipe_of, settled
-from resnets.runs import Identity, Run, provenance
+from resnets.recipe import Recipe, recipe_of, resolve_augment
+from resnets.runs import Run, RunKey, provenance
 from resnets.spec import Spec
 from resnets.text import say
 from resnets.training import checkpoint, distributed, resume
@@ -90,28 +90,28 @@ def train(
         spec = fitted(weights, spec, decided=network or {})
     begun = from_weights(weights, spec, images, seed) if weights is not None else None
     images = begun.data if begun else images
-    chosen = settled(chosen, small=isinstance(images, Images) or spec.stem == "cifar")
-    identity = Identity(spec, images.name, images.digest, chosen, seed, begun.digest if begun else "")
+    chosen = resolve_augment(chosen, small=isinstance(images, Images) or spec.stem == "cifar")
+    identity = RunKey(spec, images.name, images.digest, chosen, seed, begun.digest if begun else "")
     run = Run(Path(out) / identity.slug)
-    tell = say if workers.first and not quiet else mute
-    complain = warn if workers.first else mute
+    tell = say if workers.is_main and not quiet else mute
+    complain = warn if workers.is_main else mute
     normalize = normalize_of(images, chosen)
     finished = partial(resume.is_finished, run, identity, normalize, workers.world, tell)
-    if workers.ask_first(finished):
+    if workers.compute_on_main(finished):
         return run
     if engine != "plain":
         keep_freed_memory()
     with ExitStack() as held:
-        workers.ask_first(lambda: held.enter_context(run.lock()) is None)
-        if workers.ask_first(finished):  # another process has done it in the meantime
+        workers.compute_on_main(lambda: held.enter_context(run.lock()) is None)
+        if workers.compute_on_main(finished):  # another process has done it in the meantime
             return run
-        began = workers.ask_first(lambda: run.config if run.exists else {})
+        began = workers.compute_on_main(lambda: run.config if run.exists else {})
         processes = resume.resolve_processes(run, began, workers.world, spec, chosen) if began else workers.world
         if memory == "auto" and engine == "auto":
             side = chosen.side or spec.input_size if isinstance(images, Folder) else max(images.train_images.shape[2:])
             first = began.get("engine", {}).get("memory")
             memory = mode.fitting(spec, chosen, side, place, workers, first=first, processes=processes, warn=complain)
-        how = {"engine": engine, "memory": workers.told("fast" if memory == "auto" else memory)}
+        how = {"engine": engine, "memory": workers.broadcast("fast" if memory == "auto" else memory)}
         reading = {"bad_images": bad_images, "workers": decoders, "warn": complain}
         start = begun.net if begun else None
         trainer = Trainer(
@@ -130,9 +130,9 @@ def train(
             tell(f"{run.path} {begun.told}")
         if session.step:
             tell(f"resuming {run.path} at step {session.step:,} of {trainer.schedule.total:,}.")
-        hidden = quiet or not workers.first
+        hidden = quiet or not workers.is_main
         with closing(trainer.feed), progress(trainer.schedule.total, session.step, hidden) as shown:
-            session.go(shown, writer_of(run, tensorboard and workers.first))
+            session.go(shown, writer_of(run, tensorboard and workers.is_main))
     return run
 
 
@@ -155,7 +155,7 @@ class _Session:
     def __init__(
         self,
         run: Run,
-        identity: Identity,
+        identity: RunKey,
         trainer: Trainer,
         *,
         curve: bool,
@@ -180,7 +180,7 @@ class _Session:
 
     def begin(self, now: dict[str, Any], tell: Callable[[str], None]) -> None:
         """Take up the run where it stands; `now` is what its config says of how it is computed. Rank 0 reads."""
-        saved = self.workers.ask_first(lambda: self._take_up(now, tell))
+        saved = self.workers.compute_on_main(lambda: self._take_up(now, tell))
         if saved is not None:
             self.step, self.lines, self.scores = saved.step, saved.state["lines"], saved.state["scores"]
             self.trainer.load(saved.tensors)
@@ -223,7 +223,7 @@ class _Session:
     # --- train --------------------------------------------------------------------------------
 
     def go(self, shown: Progress, writer: Callable[[dict[str, Any]], None]) -> None:
-        self.metrics = self.run.open_metrics() if self.workers.first else None
+        self.metrics = self.run.open_metrics() if self.workers.is_main else None
         self.writer, self.shown = writer, shown
         try:
             self._train()
@@ -269,7 +269,7 @@ class _Session:
                     saved_at = time.monotonic()
                 if stop:
                     sentence = f"stopped after step {self.step:,}; the same command goes on from there."
-                    if self.workers.first:
+                    if self.workers.is_main:
                         say(sentence)
                     raise KeyboardInterrupt(sentence)
 
@@ -295,7 +295,7 @@ class _Session:
 
     def _signal(self) -> None:
         """How the signal travels after this step. Only BN that is synchronised needs all processes for it."""
-        if self.workers.first or self.trainer.recipe.sync_bn:
+        if self.workers.is_main or self.trainer.recipe.sync_bn:
             base = {"step": self.step, "epoch": self._epochs(self.step - 1)}
             self._write({"kind": "signal", **base, **self.trainer.signal()})
 

@@ -12,7 +12,7 @@ from resnets.errors import UserError
 from resnets.text import print_lines
 from resnets.weights.classes import read_classes
 from resnets.weights.keras import load_keras
-from resnets.weights.loaded_model import Subject, subject
+from resnets.weights.loaded_model import LoadedModel, subject
 from resnets.weights.metadata import parse_sides
 from resnets.weights.networks import layout_in, save_weights
 from resnets.weights.tfjs import TEXT, is_tfjs
@@ -64,12 +64,12 @@ def import_command(
     print_lines(out)
 
 
-def imported(path: Path, network: str | None, changes: dict[str, Any], library: str) -> Subject:
+def imported(path: Path, network: str | None, changes: dict[str, Any], library: str) -> LoadedModel:
     if is_tfjs(path):
         if network or changes:
             raise UserError(f"{path} can only be Keras's ResNet-50; leave out --network and what differs from it.")
         net, known = load_keras(path)
-        return Subject(net, f"{known.provenance['source']}", known)
+        return LoadedModel(net, f"{known.provenance['source']}", known)
     given = subject(path, network, changes, library)
     if given.about.provenance or given.about.data:  # a file of ours
         return given

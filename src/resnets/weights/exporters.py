@@ -27,8 +27,8 @@ from resnets.nn import ResNet, build, shortcuts
 from resnets.nn.structure import frame_changes
 from resnets.text import print_lines
 from resnets.version import __version__
-from resnets.weights.loaded_model import Subject, subject
-from resnets.weights.pretrained import located
+from resnets.weights.loaded_model import LoadedModel, subject
+from resnets.weights.pretrained import find_weights
 from resnets.zoo import NETWORKS, spec_of
 
 FORMATS = {"onnx": ".onnx", "torch-export": ".pt2"}
@@ -58,15 +58,15 @@ def file_name(network: str, ending: str) -> str:
     return (re.sub(r"[^A-Za-z0-9_.-]+", "_", network)[:_LONGEST].lstrip(".") or "network") + ending
 
 
-def _subject(what: str, changes: dict[str, Any]) -> Subject:
+def _subject(what: str, changes: dict[str, Any]) -> LoadedModel:
     """A named network with fresh weights, or one from a file."""
     if what in NETWORKS:
         net = build(spec_of(what, **changes), seed=0)
-        return Subject(net, f"{what} with fresh weights, which knows nothing yet")
-    return subject(located(what), None, changes)
+        return LoadedModel(net, f"{what} with fresh weights, which knows nothing yet")
+    return subject(find_weights(what), None, changes)
 
 
-def about(given: Subject) -> dict[str, str]:
+def about(given: LoadedModel) -> dict[str, str]:
     """What goes into the file besides the graph."""
     known = {
         "spec": given.net.spec.to_dict(),
@@ -78,7 +78,7 @@ def about(given: Subject) -> dict[str, str]:
     return {"resnets.version": __version__, "use": use(given), **texts}
 
 
-def use(given: Subject) -> str:
+def use(given: LoadedModel) -> str:
     """How to feed it, in words."""
     read = given.preprocessing
     mean, std = ([round(value, 6) for value in values] for values in (read.mean, read.std))

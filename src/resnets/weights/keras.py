@@ -25,7 +25,7 @@ from resnets.nn.shortcuts import projects
 from resnets.spec import Spec
 from resnets.weights.classes import read_classes
 from resnets.weights.files import some
-from resnets.weights.metadata import About, Preprocessing
+from resnets.weights.metadata import Metadata, Preprocessing
 from resnets.weights.tfjs import Array, read
 from resnets.zoo import spec_of
 
@@ -60,7 +60,7 @@ def parts(spec: Spec) -> Iterator[Part]:
                 yield Part(f"res{name}1", f"bn{name}1", *ours, 1, stride)
 
 
-def load_keras(source: Path) -> tuple[ResNet, About]:
+def load_keras(source: Path) -> tuple[ResNet, Metadata]:
     """The net of an npm package (`.tgz`), of its folder or of a `model.json`, with what is known about it."""
     stored = read(source)
     spec = _spec(stored.layers, stored.arrays, source)
@@ -72,7 +72,7 @@ def load_keras(source: Path) -> tuple[ResNet, About]:
         "sha256": stored.sha256,
         "turned": "conv biases into BN's running means, BGR into RGB",
     }
-    about = About(*named, Preprocessing.usual(spec, caffe), provenance=origin)
+    about = Metadata(*named, Preprocessing.usual(spec, caffe), provenance=origin)
     return _filled(spec, stored.arrays, source), about
 
 

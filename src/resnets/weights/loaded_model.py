@@ -13,16 +13,16 @@ from resnets.data.images import SPLIT_SEED, Images
 from resnets.errors import UserError
 from resnets.nn import ResNet, build
 from resnets.weights.files import read_metadata
-from resnets.weights.metadata import About, Preprocessing, about
+from resnets.weights.metadata import Metadata, Preprocessing, about
 from resnets.weights.networks import layout_in, load, load_weights
 from resnets.zoo import spec_of
 
 
 @dataclass(frozen=True)
-class Subject:
+class LoadedModel:
     net: ResNet
     what: str  # a sentence for the reader
-    about: About = dataclasses.field(default_factory=About)
+    about: Metadata = dataclasses.field(default_factory=Metadata)
 
     @property
     def preprocessing(self) -> Preprocessing:
@@ -32,7 +32,7 @@ class Subject:
 
 def subject(
     path: Path, network: str | None = None, changes: dict[str, Any] | None = None, source: str = "auto"
-) -> Subject:
+) -> LoadedModel:
     """The network of a run's folder, of a weights file of ours, or of another library's with the network named."""
     if path.is_dir():
         if not (path / "final.safetensors").exists():
@@ -43,7 +43,7 @@ def subject(
         if network or changes:
             raise UserError(f"{path} says itself what its network is; leave out --network and what differs from it.")
         net = load(path)
-        return Subject(net, f"{net.spec.name} from {path}", about(metadata, net.spec, path))
+        return LoadedModel(net, f"{net.spec.name} from {path}", about(metadata, net.spec, path))
     if network is None:
         raise UserError(
             f"{path} does not say which network it holds; name it with --network, as in --network resnet20."
@@ -55,10 +55,10 @@ def subject(
     spec = dataclasses.replace(spec, **{k: v for k, v in layout.fitted(spec).items() if k not in changes})
     net = build(spec)
     known = Preprocessing.usual(spec, layout.mean_std) if layout.mean_std else None
-    return Subject(net, str(load_weights(net, path, source)), About(preprocessing=known))
+    return LoadedModel(net, str(load_weights(net, path, source)), Metadata(preprocessing=known))
 
 
-def normalization(given: Subject, images: Images | None = None, per: str | None = None) -> Normalize:
+def normalization(given: LoadedModel, images: Images | None = None, per: str | None = None) -> Normalize:
     """As the weights were trained, unless `per` says otherwise; `images` are those at hand, if they have statistics."""
     known = given.about.preprocessing
     kind = per or (known.normalize if known else "channel")

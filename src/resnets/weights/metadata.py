@@ -46,7 +46,7 @@ class Preprocessing:
 
 
 @dataclass(frozen=True)
-class About:
+class Metadata:
     """The words of a file's header, checked."""
 
     classes: tuple[str, ...] = ()
@@ -87,14 +87,14 @@ def require_sides(side: int, shorter: int) -> None:
         raise UserError(f"pictures are scaled to a shorter side of at most {LARGEST_SIDE:,} pixels, not {shorter:,}.")
 
 
-def about(metadata: Mapping[str, str], spec: Spec, path: object) -> About:
+def about(metadata: Mapping[str, str], spec: Spec, path: object) -> Metadata:
     """The header of a file of ours; older files say less, and what they leave open is as usual."""
     try:
         run = _read(metadata, "run", dict)
         data = run.get("data") or {}
         if not all(isinstance(data.get(key), str | None) for key in ("name", "digest")):
             raise ValueError("the name and the digest of the data must be text.")
-        return About(
+        return Metadata(
             classes=_names(metadata, "classes", spec),
             folders=_names(metadata, "folders", spec),
             preprocessing=_preprocessing(_read(metadata, "preprocessing", dict), spec),

@@ -42,7 +42,7 @@ def file_of(name: str) -> Path:
     return path
 
 
-def located(word: str) -> Path:
+def find_weights(word: str) -> Path:
     """A path as it is, unless nothing is there and the word is made like the names of the pretrained networks."""
     path, data = Path(word), {name.partition(".")[2] for name in index()}
     named = word.partition(".")[2] in data

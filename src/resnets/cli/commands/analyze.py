@@ -24,11 +24,11 @@ from resnets.engine.device import choose
 from resnets.errors import UserError, one_of
 from resnets.nn import ResNet, build
 from resnets.report.propagation import draw, plotting
-from resnets.runs import Identity, Run, provenance
+from resnets.runs import Run, RunKey, provenance
 from resnets.text import print_json, print_lines, say
 from resnets.weights.files import read, read_metadata
-from resnets.weights.loaded_model import Subject, normalization, subject
-from resnets.weights.metadata import About, Preprocessing
+from resnets.weights.loaded_model import LoadedModel, normalization, subject
+from resnets.weights.metadata import Metadata, Preprocessing
 from resnets.zoo import NETWORKS, spec_of
 
 VARIED = ("order", "shortcut", "resize")  # the fields of a network whose values are words
@@ -40,7 +40,7 @@ class Case:
 
     label: str
     data: str | None  # that it was trained on
-    make: Callable[[Images], Subject]
+    make: Callable[[Images], LoadedModel]
 
 
 def analyze_command(
@@ -87,7 +87,7 @@ def analyze_command(
 
 
 def measure(
-    given: Subject,
+    given: LoadedModel,
     images: Images,
     *,
     batch: int,
@@ -164,10 +164,10 @@ def _named(word: str, changes: dict[str, Any]) -> str:
     return ", ".join([word, *(f"{name}={value}" for name, value in changes.items())])
 
 
-def _fresh(word: str, changes: dict[str, Any], seed: int, images: Images) -> Subject:
+def _fresh(word: str, changes: dict[str, Any], seed: int, images: Images) -> LoadedModel:
     """A named network as it is initialised, for these images."""
     fitting = {"num_classes": images.num_classes, "in_channels": images.train_images.shape[1]}
-    return Subject(build(spec_of(word, **{**fitting, **changes}), seed=seed), word)
+    return LoadedModel(build(spec_of(word, **{**fitting, **changes}), seed=seed), word)
 
 
 _CHECKPOINT = re.compile(r"step-([0-9]{1,18})-.*\.safetensors")
@@ -192,7 +192,7 @@ def _run_cases(run: Run, along: bool) -> Iterator[Case]:
         yield Case(f"{name}, final", identity.data, lambda _: subject(run.path, None, {}, "auto"))
 
 
-def _checkpointed(identity: Identity, path: Path, images: Images) -> Subject:
+def _checkpointed(identity: RunKey, path: Path, images: Images) -> LoadedModel:
     """The network of a checkpoint: the averaged one where there is one, as it is tested and kept."""
     tensors, net = read(path).tensors, build(identity.spec)
     prefix = "average." if any(name.startswith("average.") for name in tensors) else "net."
@@ -203,7 +203,7 @@ def _checkpointed(identity: Identity, path: Path, images: Images) -> Subject:
     return _of_run(identity, net, images)
 
 
-def _of_run(identity: Identity, net: ResNet, images: Images) -> Subject:
+def _of_run(identity: RunKey, net: ResNet, images: Images) -> LoadedModel:
     recipe = identity.recipe
     read = Preprocessing(images.mean, images.std, recipe.normalize, held_out=recipe.validation)
-    return Subject(net, net.spec.name, About(preprocessing=read, data=identity.data, digest=identity.digest))
+    return LoadedModel(net, net.spec.name, Metadata(preprocessing=read, data=identity.data, digest=identity.digest))

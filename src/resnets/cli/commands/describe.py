@@ -109,9 +109,9 @@ def _spec(network: str, changes: dict[str, Any]) -> Spec:
         options = ", ".join(f"--{name.replace('_', '-')}" for name in changes)
         raise UserError(f"{network} says itself what its network is; leave out {options}.")
     from resnets.weights.networks import read_spec
-    from resnets.weights.pretrained import located
+    from resnets.weights.pretrained import find_weights
 
-    return read_spec(located(network))
+    return read_spec(find_weights(network))
 
 
 def _load(spec: Spec, path: str, source: str) -> str:

@@ -20,11 +20,11 @@ from resnets.evaluation.evaluator import member, require_alike, score
 from resnets.evaluation.labelled_images import InMemory, in_folder
 from resnets.evaluation.protocol import Protocol, assess
 from resnets.text import print_json, print_lines, say
-from resnets.weights.loaded_model import Subject, normalization, subject
-from resnets.weights.pretrained import located
+from resnets.weights.loaded_model import LoadedModel, normalization, subject
+from resnets.weights.pretrained import find_weights
 
 
-def _require_fitting(given: Subject, images: Images) -> None:
+def _require_fitting(given: LoadedModel, images: Images) -> None:
     spec, channels = given.net.spec, images.train_images.shape[1]
     if channels != spec.in_channels:
         raise UserError(f"{images.name} has {channels} channels and {spec.name} reads {spec.in_channels}.")
@@ -62,7 +62,7 @@ def eval_command(
     bad = BadImages(bad_images, _warn)
     place = choose(device)
     means = chosen(engine, place)
-    subjects = [subject(located(path), network, changes, source) for path in paths]
+    subjects = [subject(find_weights(path), network, changes, source) for path in paths]
     require_alike(subjects)
     first, spec = subjects[0], subjects[0].net.spec
     name = data or first.about.data or ("cifar10" if spec.stem == "cifar" else None)

@@ -10,7 +10,7 @@ from pathlib import Path
 from PIL import Image
 
 from resnets.atomic import write_atomically
-from resnets.cli.prediction_output import TELLERS
+from resnets.cli.prediction_output import WRITERS
 from resnets.data import Console
 from resnets.data.picture import look_at_file
 from resnets.engine.allocator import keep_freed_memory
@@ -23,8 +23,8 @@ from resnets.evaluation.evaluator import member
 from resnets.evaluation.predictions import answers, found
 from resnets.evaluation.protocol import Protocol
 from resnets.text import say
-from resnets.weights.loaded_model import Subject, subject
-from resnets.weights.pretrained import DEFAULT, file_of, index, located
+from resnets.weights.loaded_model import LoadedModel, subject
+from resnets.weights.pretrained import DEFAULT, file_of, find_weights, index
 
 
 def predict_command(
@@ -43,7 +43,7 @@ def predict_command(
     place = choose(device)
     if cam is not None and not cam.lower().endswith((".png", ".jpg", ".jpeg")):
         raise UserError(f"--cam writes .png or .jpg, not {cam}.")
-    given = subject(located(weights) if weights else _default())
+    given = subject(find_weights(weights) if weights else _default())
     files = list(found(paths))
     asked = protocol or Protocol()
     if cam is not None:
@@ -51,7 +51,7 @@ def predict_command(
     seer = member(given, asked, chosen(engine, place), place)
     # A bar on the terminal takes over what is printed there; what goes to a file goes there all the same.
     out = None if sys.stdout.isatty() else sys.stdout
-    teller = TELLERS[form](given.about, out)
+    teller = WRITERS[form](given.about, out)
     faults = []
     with Console().task("recognising", len(files)) as advance:
         for answer in answers(seer, files, top, asked.average, given.net.spec.in_channels):
@@ -81,7 +81,7 @@ def _require_one(files: Sequence[Path], protocol: Protocol) -> None:
         raise UserError("--cam shows the map of one crop; leave out --ten-crop and --multi-scale.")
 
 
-def _draw(out: Path, given: Subject, seer: Member, path: Path, label: int) -> None:
+def _draw(out: Path, given: LoadedModel, seer: Member, path: Path, label: int) -> None:
     from resnets.evaluation.activation_map import activation_map, overlay, scaled_for
 
     crop = seer.views
