@@ -28,7 +28,7 @@ from resnets.interop.files import read, read_metadata
 from resnets.nn import ResNet, build
 from resnets.report.propagation import draw, plotting
 from resnets.runs import Identity, Run, provenance
-from resnets.text import print_json, print_lines, say
+from resnets.text import json_text, print_json, print_lines, say
 from resnets.zoo import NETWORKS, spec_of
 
 VARIED = ("order", "shortcut", "resize")  # the fields of a network whose values are words
@@ -116,7 +116,7 @@ def measure(
 def _write(folder: Path, everything: dict[str, Any], *, tell: bool) -> None:
     pictures = [folder / "propagation.svg", folder / "propagation.png"]
     data = folder / "propagation.json"
-    write_atomically(data, json.dumps(everything, indent=1, allow_nan=False).encode())
+    write_atomically(data, json_text(everything, indent=1).encode())
     draw(everything["analyses"], pictures)
     if tell:
         for path in (data, *pictures):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from resnets.evaluate.precise_bn import precise_bn
 from resnets.evaluate.protocol import Protocol, assess
 from resnets.evaluate.subject import Subject, normalization, subject
 from resnets.interop.pretrained import located
-from resnets.text import print_json, print_lines, say
+from resnets.text import json_text, print_json, print_lines, say
 
 BATCH = 500
 
@@ -172,4 +171,4 @@ def member(
 def _write(path: Path, result: dict[str, Any]) -> None:
     from resnets.runs import provenance
 
-    write_atomically(path, (json.dumps({**result, **provenance()}, indent=1) + "\n").encode())
+    write_atomically(path, (json_text({**result, **provenance()}, indent=1) + "\n").encode())
