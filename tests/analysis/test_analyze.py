@@ -1,6 +1,7 @@
 """`resnets analyze`: what it measures, prints, writes and refuses."""
 
 import json
+import shutil
 
 import pytest
 import torch
@@ -58,6 +59,18 @@ def test_variants_are_laid_over_each_other(tmp_path, capsys):
     assert saved["provenance"]["versions"]["torch"] == torch.__version__
     assert b"scale:0.5:1" in (tmp_path / "new" / "propagation.svg").read_bytes()
     assert (tmp_path / "new" / "propagation.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_signal_that_is_no_number_is_written_as_null(run, tmp_path):
+    copy = tmp_path / run.path.name
+    shutil.copytree(run.path, copy)
+    lines = [json.loads(line) for line in (copy / "metrics.jsonl").read_text().splitlines()]
+    signal = next(line for line in lines if line["kind"] == "signal")
+    signal["epoch"] = float("nan")
+    (copy / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert main(["analyze", str(copy), *SMALL[4:], "--out", str(tmp_path / "out")]) == 0
+    saved = json.loads((tmp_path / "out" / "propagation.json").read_text())
+    assert saved["logged"][run.path.name][0]["epoch"] is None
 
 
 def test_a_table_fits_a_terminal_of_80_columns(capsys):
