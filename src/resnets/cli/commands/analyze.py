@@ -24,16 +24,11 @@ from resnets.engine.device import choose
 from resnets.errors import UserError, one_of
 from resnets.nn import ResNet, build
 from resnets.report.propagation import draw, plotting
-<<<<<<< HEAD:src/resnets/cli/commands/analyze.py
 from resnets.runs import Run, RunKey, provenance
-from resnets.text import print_json, print_lines, say
+from resnets.text import json_text, print_json, print_lines, say
 from resnets.weights.files import read, read_metadata
 from resnets.weights.loaded_model import LoadedModel, normalization, subject
 from resnets.weights.metadata import Metadata, Preprocessing
-=======
-from resnets.runs import Identity, Run, provenance
-from resnets.text import json_text, print_json, print_lines, say
->>>>>>> 93892e777e60e6d8923fc004ce9b67df0bbb6277:src/resnets/describe/analyze.py
 from resnets.zoo import NETWORKS, spec_of
 
 VARIED = ("order", "shortcut", "resize")  # the fields of a network whose values are words

@@ -15,25 +15,12 @@ from resnets.engine.allocator import keep_freed_memory
 from resnets.engine.device import choose
 from resnets.engine.inference import chosen
 from resnets.errors import UserError
-<<<<<<< HEAD:src/resnets/cli/commands/evaluate.py
 from resnets.evaluation.evaluator import member, require_alike, score
 from resnets.evaluation.labelled_images import InMemory, in_folder
 from resnets.evaluation.protocol import Protocol, assess
-from resnets.text import print_json, print_lines, say
+from resnets.text import json_text, print_json, print_lines, say
 from resnets.weights.loaded_model import LoadedModel, normalization, subject
 from resnets.weights.pretrained import find_weights
-=======
-from resnets.evaluate.error import Score, evaluate
-from resnets.evaluate.labelled import InMemory, in_folder
-from resnets.evaluate.members import Member
-from resnets.evaluate.precise_bn import precise_bn
-from resnets.evaluate.protocol import Protocol, assess
-from resnets.evaluate.subject import Subject, normalization, subject
-from resnets.interop.pretrained import located
-from resnets.text import json_text, print_json, print_lines, say
-
-BATCH = 500
->>>>>>> 93892e777e60e6d8923fc004ce9b67df0bbb6277:src/resnets/evaluate/commands.py
 
 
 def _require_fitting(given: LoadedModel, images: Images) -> None:
