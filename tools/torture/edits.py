@@ -383,7 +383,7 @@ def errors(found: list[Tensor | None], true: list[Tensor | None]) -> list[float]
     A gradient that is nothing but rounding, as that of a bias in front of BN, is measured by the largest of all.
     """
     pairs = zip(found, true, strict=True)
-    least = 1e-4 * max(float(tensor.norm()) for tensor in true if tensor is not None)
+    least = 1e-3 * max(float(tensor.norm()) for tensor in true if tensor is not None)
     return [
         0.0 if a is b is None else error(a, b, least) if a is not None and b is not None else float("inf")
         for a, b in pairs
