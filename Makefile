@@ -52,7 +52,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks $(if $(QUICK),--quick)
 	$(BIN)/python -m tools.tables
 
-# The promises of docs/reliability.md under attack: about an hour on two cores, QUICK=1: ten minutes. It exits with 1 if one
+# The promises of docs/reliability.md under attack: about twenty minutes on two cores, QUICK=1: five. It exits with 1 if one
 # is broken. SEED=N makes the same attacks again, and `python -m tools.torture --replay SECTION:SEED` a single one.
 torture: $(VENV)/.dev
 	$(BIN)/python -m tools.torture $(if $(QUICK),--quick) $(if $(SEED),--seed $(SEED)); \

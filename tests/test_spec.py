@@ -106,3 +106,9 @@ def test_bad_networks_get_one_sentence(changes, message):
     with pytest.raises(UserError, match=message) as caught:
         spec_of("resnet20", **changes)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("changes", [{"widths": (2**63, 16, 16)}, {"num_classes": 2**31}, {"kernels": (3, 10**30 + 1)}])
+def test_a_number_that_no_machine_can_hold_is_refused(changes):
+    with pytest.raises(UserError, match="must be at most 2,147,483,647, not"):
+        spec_of("resnet20", **changes)

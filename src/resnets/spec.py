@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from resnets.errors import UserError, one_of
+from resnets.errors import UserError, one_of, shown
 
 # --- F and f: where the activations of a unit stand -------------------------------------------
 
@@ -183,6 +183,7 @@ def parse_shortcut(text: str) -> Shortcut:
 
 # --- the network ------------------------------------------------------------------------------
 
+_MOST = 2**31 - 1  # of anything that is counted: beyond it neither torch nor a machine goes
 STEMS = ("cifar", "imagenet")
 RESIZES = {
     "pad": "option A: every second pixel, zero channels after",
@@ -329,4 +330,6 @@ class Spec:
 
 def _whole(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise UserError(f"{name} must be a whole number of at least 1, not {value!r}.")
+        raise UserError(f"{name} must be a whole number of at least 1, not {shown(value)}.")
+    if value > _MOST:
+        raise UserError(f"{name} must be at most {_MOST:,}, not {shown(value)}.")

@@ -430,3 +430,13 @@ def test_a_torn_line_of_metrics_is_written_again_whole(tmp_path, half):
     with half.metrics_path.open("a") as file:
         file.write('{"kind": "train", "step": 9, "lo')
     tiny.assert_same(tiny.train_tiny(tmp_path / "cut"), tiny.train_tiny(tmp_path / "whole"))
+
+
+def test_parts_left_in_a_run_at_its_last_step_are_removed(tmp_path):
+    run = tiny.train_tiny(tmp_path)
+    run.result_path.unlink()  # as if killed before it was written; the last checkpoint stays
+    left = run.checkpoints / ".step-00000009.0a1b.part"
+    left.write_bytes(b"half")
+    tiny.train_tiny(tmp_path)
+    assert run.result is not None
+    assert not left.exists()

@@ -208,7 +208,7 @@ def summary(tally: Tally) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.torture", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="fewer attacks, about ten minutes")
+    parser.add_argument("--quick", action="store_true", help="fewer attacks, about five minutes")
     parser.add_argument("--only", nargs="+", metavar="SECTION", help=f"some of {', '.join([*SECTIONS, *GROUPS])}")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(10_000), help="of all attacks (drawn)")
     parser.add_argument("--count", type=int, help="things to try in every section, instead of its own number")

@@ -372,16 +372,21 @@ def gradients(model: nn.Module, net: ResNet, dtype: torch.dtype = torch.float32)
     return [loss.detach(), out.detach(), x.grad, *(p.grad for p in net.parameters())]
 
 
-def error(found: Tensor, wanted: Tensor) -> float:
-    """Relative, as in tests/engine/exactness.py."""
-    return float((found.double() - wanted.double()).norm() / wanted.double().norm().clamp_min(1e-6))
+def error(found: Tensor, wanted: Tensor, least: float = 1e-6) -> float:
+    """Relative to the size of what is wanted, or to `least` where that is smaller."""
+    return float((found.double() - wanted.double()).norm() / wanted.double().norm().clamp_min(least))
 
 
 def errors(found: list[Tensor | None], true: list[Tensor | None]) -> list[float]:
-    """One for each pair; a gradient that only one of them has is infinitely wrong."""
+    """One for each pair; a gradient that only one of them has is infinitely wrong.
+
+    A gradient that is nothing but rounding, as that of a bias in front of BN, is measured by the largest of all.
+    """
     pairs = zip(found, true, strict=True)
+    least = 1e-3 * max(float(tensor.norm()) for tensor in true if tensor is not None)
     return [
-        0.0 if a is b is None else error(a, b) if a is not None and b is not None else float("inf") for a, b in pairs
+        0.0 if a is b is None else error(a, b, least) if a is not None and b is not None else float("inf")
+        for a, b in pairs
     ]
 
 

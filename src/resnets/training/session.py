@@ -186,7 +186,7 @@ class _Session:
             self.trainer.load(saved.tensors)
 
     def _take_up(self, now: dict[str, Any], tell: Callable[[str], None]) -> Checkpoint | None:
-        for left in self.run.path.glob(".*.part"):  # of a process that was killed while it wrote
+        for left in self.run.path.rglob(".*.part"):  # of a process that was killed while it wrote
             left.unlink(missing_ok=True)
         if not self.run.exists:  # the config comes last: a folder without one is not a run yet
             self.run.metrics_path.unlink(missing_ok=True)
