@@ -70,7 +70,7 @@ class WrongPrinter(Pictures):
 
     def __init__(self, folder):
         super().__init__(folder)
-        import resnets.evaluation.predictions as module
+        import resnets.cli.commands.predict as module
 
         module.predict_command = lambda *given, **options: print("\x1b[31m") or 0
 

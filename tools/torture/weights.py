@@ -14,7 +14,7 @@ import safetensors.torch
 import torch
 
 import resnets
-from tests.interop.keras_graph import Maker
+from tests.weights.keras_graph import Maker
 from tools.torture.command import run
 from tools.torture.mutation import broken_json, mutated, near_front, odd_json
 from tools.torture.pictures import encoded, smooth
