@@ -97,15 +97,20 @@ def test_an_edit_after_preparing_takes_effect(seed):
     assert distance(run(model, net, x), run(net, net, x)) <= 2e-3, (net.spec, edit)
 
 
-@pytest.mark.parametrize("seed", range(80))
-def test_freezing_a_random_edit_gives_pytorchs_scores(seed):
-    draw = random.Random(2000 + seed)
+def edit_and_test(seed):
+    """A random net with a random edit, what was edited, images, and the scores that PyTorch gives them in testing."""
+    draw = random.Random(seed)
     net = random_net(draw)
     edit = random_edit(net, draw)
     net.eval()
     x = images(draw)
     with torch.no_grad():
-        wanted = net(x)
+        return net, edit, x, net(x)
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_freezing_a_random_edit_gives_pytorchs_scores(seed):
+    net, edit, x, wanted = edit_and_test(2000 + seed)
     found = freeze(net)(x)
     assert float((found - wanted).abs().max() / wanted.abs().max()) <= 1e-4, (net.spec, edit)
 
@@ -113,13 +118,7 @@ def test_freezing_a_random_edit_gives_pytorchs_scores(seed):
 @pytest.mark.parametrize("seed", range(60))
 def test_onnx_and_files_of_a_random_edit_compute_the_same_or_are_refused(seed, tmp_path):
     onnxruntime = pytest.importorskip("onnxruntime")
-    draw = random.Random(3000 + seed)
-    net = random_net(draw)
-    edit = random_edit(net, draw)
-    net.eval()
-    x = images(draw)
-    with torch.no_grad():
-        wanted = net(x)
+    net, edit, x, wanted = edit_and_test(3000 + seed)
     if any(net_changes(net, hooks=True, ignore=SET_BY_USERS)):
         with pytest.raises(UserError, match="was changed"):
             export(net)

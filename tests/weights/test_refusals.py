@@ -302,7 +302,7 @@ def test_our_names_without_a_spec_are_taken_by_shape_and_not_rebuilt(stored):
         ({"order": {}}, "cannot be read"),
         ({"bn_eps": "small"}, "bn_eps"),
         ({"blocks": [10**9] * 3}, "describes 6000000002 layers of weights and holds 44 tensors"),
-        ({"num_classes": 10**30}, "too large to build"),
+        ({"num_classes": 10**30}, "num_classes must be at most 2,147,483,647"),
         ({"num_classes": 10**9}, "classifier.weight is 10x64 and not 1000000000x64"),
         ({"blocks": [1, 1, 2]}, "12 tensors missing"),
     ],
