@@ -1,100 +1,127 @@
-"""Options that several commands have."""
+"""Commands from option records: the parser, and what was given on the command line and in a configuration file."""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from resnets.cli.parser import either, kernels_of, numbers, one_or_more
-from resnets.engine import ENGINES
-from resnets.spec import KERNELS, ORDERS, RESIZES, SHARES, SHORTCUTS, STEMS, STRIDES, Spec
+from resnets.cli.parser import Parser
+from resnets.errors import UserError
+from resnets.options import fields_of, kind_of, parse_value, split_keywords
 
 if TYPE_CHECKING:
-    from resnets.evaluation.protocol import Protocol
-
-NAMED = "cifar10, cifar100, fashion-mnist"  # the names of `data.sets`, which would import numpy here
+    from resnets.cli.parser import Commands
 
 
-def network_options(parser: argparse.ArgumentParser) -> None:
-    """An option for every field of `Spec` and for `depth`; `network_changes` reads them back."""
-    group = parser.add_argument_group("network", "what differs from the named network")
+class Command:
+    """A command whose options are the fields of records.
 
-    def add(option: str, meaning: str, **settings: Any) -> None:
-        group.add_argument(option, help=meaning.replace("%", "%%"), **settings)
+    `read` gives, for each record, the fields that the user named: in the file of `--config`, or on the command line,
+    which comes first.
+    """
 
-    add("--num-classes", "outputs of the classifier", type=int, metavar="N")
-    add("--in-channels", "channels of the images", type=int, metavar="N")
-    add("--stem", f"first layers: {either(STEMS)}", metavar="STEM")
-    add("--stem-activation", "BN, ReLU right after the first convolution", action=argparse.BooleanOptionalAction)
-    add("--depth", "weight layers, in stages of equal length", type=int, metavar="N")
-    add("--blocks", "units in each stage, or one number for all: 18,18,18 or 18", type=one_or_more, metavar="N,N,N")
-    add("--widths", "filters inside the units of each stage: 16,32,64", type=numbers, metavar="N,N,N")
-    kernels = (f"{name} ({','.join(map(str, sizes))})" for name, sizes in KERNELS.items())
-    add("--kernels", f"convolutions of F: {either(kernels)}, or other sizes", type=kernels_of, metavar="KERNELS")
-    orders = (f"{name} ({order.figure})" for name, order in ORDERS.items())
-    add("--order", f"where BN and ReLU stand, as in Figure 4 of v2: {either(orders)}", metavar="ORDER")
-    shortcuts = (f"{_pattern(name)} ({kind.formula})" for name, kind in SHORTCUTS.items())
-    add("--shortcut", f"h and how it meets r = F(x): {either(shortcuts)}", metavar="KIND")
-    resizes = (f"{name} ({meaning})" for name, meaning in RESIZES.items())
-    add("--resize", f"the shortcut where the dimension changes: {either(resizes)}", metavar="RESIZE")
-    add("--stride-on", f"the convolution of a bottleneck that halves the map: {either(STRIDES)}", metavar="KERNEL")
-    add("--share-activation", f"units that activate x for both paths: {either(SHARES)}", metavar="WHERE")
-    add("--bn-eps", "added to BN's variance", type=float, metavar="X")
-    add("--bn-momentum", "weight of a new batch in BN's running statistics", type=float, metavar="X")
+    def __init__(self, commands: Commands, name: str, *records: type, **settings: Any) -> None:
+        self.parser: Parser = commands.add_parser(name, **settings)
+        self.records = records
+        self.groups: dict[str, Any] = {}
 
+    def add(self, *names: str, **settings: Any) -> None:
+        """An argument, or an option that is no field of a record, such as --json."""
+        self.parser.add_argument(*names, **settings)
 
-def network_changes(args: argparse.Namespace) -> dict[str, Any]:
-    """The options of `network_options` that were given, as `resnets.create` takes them."""
-    names = [field.name for field in dataclasses.fields(Spec) if field.name != "name"] + ["depth"]
-    return {name: value for name in names if (value := getattr(args, name)) is not None}
+    def add_options(self, hidden: tuple[str, ...] = ()) -> None:
+        """An option for every field, but for those that are arguments of the command."""
+        for record in self.records:
+            for field in fields_of(record).values():
+                if field.name not in hidden:
+                    _add(self._group(field.metadata["group"]), field)
+        self.add("--config", help="TOML file with options of this command", metavar="FILE")
 
+    def _group(self, title: str) -> Any:
+        if not title:
+            return self.parser
+        if title not in self.groups:
+            self.groups[title] = self.parser.add_argument_group(title)
+        return self.groups[title]
 
-def _pattern(kind: str) -> str:
-    """`scale:SHORTCUT:RESIDUAL`."""
-    fields = dataclasses.fields(SHORTCUTS[kind])  # type: ignore[arg-type]
-    return ":".join([kind, *(field.name.upper() for field in fields)])
+    def run(self, function: Callable[[argparse.Namespace], int | None]) -> None:
+        self.parser.set_defaults(run=function)
 
-
-def data_options(
-    parser: argparse.ArgumentParser, default: str | None, known: str = f"{NAMED} or synthetic[:N]"
-) -> None:
-    shown = default or "what it was trained on"
-    parser.add_argument("--data", default=default, help=f"{known} ({shown})", metavar="DATA")
-    parser.add_argument("--dir", help="a folder to look for the data in", metavar="DIR")
+    def read(self, args: argparse.Namespace) -> list[dict[str, Any]]:
+        given = {name: value for name, value in vars(args).items() if _is_option(name, self.records)}
+        filed = read_config(Path(args.config)) if args.config else {}
+        both = zip(split_keywords(filed, *self.records), split_keywords(given, *self.records), strict=True)
+        return [{**in_file, **on_line} for in_file, on_line in both]
 
 
-def bad_images_option(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--bad-images", default="error", help="images that cannot be decoded: error, or skip (error)", metavar="POLICY"
-    )
+def _is_option(name: str, records: tuple[type, ...]) -> bool:
+    known = (field for record in records for field in fields_of(record).values())
+    return any(name == field.name or name in field.metadata["aliases"] for field in known)
 
 
-def view_options(parser: argparse.ArgumentParser) -> None:
-    views = parser.add_argument_group("protocol", "the views of a picture over which answers are averaged")
-    views.add_argument("--crop", help="a centre crop and the shorter side it is from: 224@256, 320@320", metavar="N@M")
-    views.add_argument("--ten-crop", action="store_true", help="centre and corners, each also mirrored")
-    scales = "whole pictures with these shorter sides: 224,256,384,480,640"
-    views.add_argument("--multi-scale", type=numbers, help=scales, metavar="N,N")
-    views.add_argument("--average", default="softmax", help="of softmax, or of logits (softmax)", metavar="WHAT")
+def _add(group: Any, field: dataclasses.Field[Any]) -> None:
+    known, name = field.metadata, f"--{field.name.replace('_', '-')}"
+    names = [known["short"], name] if known["short"] else [name]
+    settings: dict[str, Any] = {"dest": field.name, "default": argparse.SUPPRESS, "help": _help(field)}
+    if kind_of(field) == "bool":
+        one_way = field.default is False and not known["group"]
+        settings["action"] = "store_true" if one_way else argparse.BooleanOptionalAction
+    else:
+        settings |= {"type": typed(lambda text: parse_value(field, text)), "metavar": _metavar(field)}
+    group.add_argument(*names, **settings)
+    for alias in known["aliases"]:
+        hidden = {"dest": alias, "default": argparse.SUPPRESS, "help": argparse.SUPPRESS}
+        if kind_of(field) == "bool":
+            hidden["action"] = "store_true"
+        group.add_argument(f"--{alias.replace('_', '-')}", **hidden)
 
 
-def protocol_of(args: argparse.Namespace) -> Protocol:
-    """What `view_options` were given."""
-    from resnets.evaluation.protocol import Protocol
-
-    return Protocol(args.crop, args.ten_crop, args.multi_scale, args.average)
-
-
-def training_engine_option(parser: argparse.ArgumentParser) -> None:
-    engines = (f"{name} ({meaning})" for name, meaning in ENGINES.items())
-    parser.add_argument("--engine", default="auto", help=f"{either(engines)}; by default auto", metavar="ENGINE")
+def _help(field: dataclasses.Field[Any]) -> str:
+    """The help with the choices and the default, where it does not name them itself."""
+    text = field.metadata["help"]
+    if field.metadata["choices"] and not any(choice in text for choice in field.metadata["choices"]):
+        text += f": {', '.join(field.metadata['choices'])}"
+    if field.metadata.get("show", True) and kind_of(field) != "bool" and field.default not in (None, "", ()):
+        text += f" ({field.default:g})" if isinstance(field.default, float) else f" ({field.default})"
+    return text.replace("%", "%%")
 
 
-def engine_option(parser: argparse.ArgumentParser) -> None:
-    engines = "plain, frozen, onnxruntime or openvino (auto: frozen on a CPU, else plain)"
-    parser.add_argument("--engine", default="auto", help=engines)
+def _metavar(field: dataclasses.Field[Any]) -> str:
+    return field.metadata["metavar"] or {"int": "N", "float": "X"}.get(kind_of(field), field.name.upper())
 
 
-def device_option(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--device", default="auto", help="cpu, cuda, mps ... (auto: an accelerator if there is one)")
+def typed(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    """A parser of values whose mistakes argparse shows with the option's name."""
+
+    def read(text: str) -> Any:
+        try:
+            return parse(text)
+        except UserError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return read
+
+
+def read_config(path: Path) -> Mapping[str, Any]:
+    """The options in a TOML file: `ten_crop = true`, or `ten-crop = true`; tables only group them."""
+    try:
+        import tomllib
+    except ImportError:  # Python 3.10
+        import tomli as tomllib  # type: ignore[import-not-found, no-redef]
+    try:
+        with path.open("rb") as file:
+            content = tomllib.load(file)
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UserError(f"{path} is not TOML: {error}.") from None
+    flat: dict[str, Any] = {}
+    for name, value in content.items():
+        for key, given in value.items() if isinstance(value, dict) else [(name, value)]:
+            if (key := key.replace("-", "_")) in flat:
+                raise UserError(f"{path} has {key} twice.")
+            flat[key] = given
+    return flat
