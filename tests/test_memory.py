@@ -18,7 +18,7 @@ import torch
 from PIL import Image
 
 import resnets
-from resnets.weights.metadata import Metadata, Preprocessing
+from resnets.metadata import Metadata, Preprocessing
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak of memory is read from /proc")
 GIB = 1024  # MiB

@@ -12,8 +12,8 @@ from PIL import Image
 import resnets
 from resnets.cli import main
 from resnets.evaluation.activation_map import activation_map, overlay, scaled_for
-from resnets.evaluation.crops import Crop
-from resnets.weights.metadata import Metadata, Preprocessing
+from resnets.data.test_crops import Crop
+from resnets.metadata import Metadata, Preprocessing
 
 NAMES = ("ant", "bee", "cat", "dog", "eel")
 READ = Preprocessing((0.4, 0.5, 0.6), (0.2, 0.25, 0.3), crop=32, resize=36)

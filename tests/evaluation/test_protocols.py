@@ -13,10 +13,10 @@ from PIL import Image
 import resnets
 from resnets.cli import main
 from resnets.data.bad_images import BadImages
-from resnets.evaluation.crops import Crop, MultiScale, TenCrop, parse_crop, resized
+from resnets.data.test_crops import Crop, MultiScale, TenCrop, parse_crop, resized
 from resnets.evaluation.ensemble import Member, probabilities
 from resnets.evaluation.labelled_images import in_folder
-from resnets.weights.metadata import Metadata, Preprocessing
+from resnets.metadata import Metadata, Preprocessing
 
 SHARED = Path(os.environ.get("RESNETS_SHARED_DATA") or Path(__file__).parents[3] / "shared" / "data")
 MEAN, STD = (0.4, 0.5, 0.6), (0.2, 0.25, 0.3)

@@ -10,7 +10,7 @@ import torch
 import resnets
 from resnets.cli import main
 from resnets.weights import exporters as module
-from resnets.weights.metadata import Metadata, Preprocessing
+from resnets.metadata import Metadata, Preprocessing
 
 KINDS = {
     "basic": ("resnet20", {"blocks": 1, "widths": (4, 8, 8)}),

@@ -9,7 +9,7 @@ import torch
 import resnets
 from resnets.cli import main
 from resnets.weights.files import read_metadata
-from resnets.weights.metadata import about
+from resnets.metadata import about
 from resnets.weights.networks import to_peer
 
 NETWORK = ["--network", "resnet18", "--widths", "4,8,8,8", "--num-classes", "3"]

@@ -16,7 +16,7 @@ import keras_graph
 import resnets
 from resnets.weights.classes import read_classes
 from resnets.weights.keras import load_keras
-from resnets.weights.metadata import Metadata, Preprocessing, about
+from resnets.metadata import Metadata, Preprocessing, about
 
 FILES = 300
 VALUES = (None, 0, -1, 1e400, 10**40, "", "x", [], {}, [None], [[]], True, 2.5, "../../x", "\0", "\ud800")

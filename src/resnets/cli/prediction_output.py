@@ -9,7 +9,7 @@ from typing import IO, Protocol
 
 from resnets.evaluation.predictions import Answer
 from resnets.text import json_text, print_lines, printable, shows
-from resnets.weights.metadata import Metadata
+from resnets.metadata import Metadata
 
 _BAR = 30  # columns of a probability of 1
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "'")  # how cells begin that a spreadsheet does not take for text

@@ -1,16 +1,18 @@
 """Images to train and test on: CIFAR and Fashion-MNIST, checked by hash, procedural ones, and folders of files.
 
->>> from resnets.data import load
->>> images = load("synthetic:512")
+>>> from resnets.data import open_data
+>>> images = open_data("synthetic:512")
 
 torch is imported by what needs it, not by `import resnets.data`.
 """
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +25,7 @@ from resnets.data.images import Images
 from resnets.data.progress import Console, Progress, Silent
 from resnets.data.sets import DATASETS
 from resnets.data.synthetic import synthetic as _synthetic
-from resnets.errors import UserError, one_of, shown
+from resnets.errors import UserError, shown
 
 if TYPE_CHECKING:
     from resnets.data.augment import Augment, Normalize
@@ -47,37 +49,68 @@ __all__ = [
     "cache_dir",
     "fetch_command",
     "load",
-    "load_or_open",
+    "open_data",
     "open_folder",
+    "parse_folder",
     "order",
 ]
 
 
-def load(spec: str, dir: str | Path | None = None, progress: Progress | None = None) -> Images:
-    """Images in memory by name: `cifar10`, `cifar100`, `fashion-mnist`, `synthetic` or `synthetic:N`.
+def open_data(
+    what: str | os.PathLike[str] | Images | Folder, dir: str | Path | None = None, progress: Progress | None = None
+) -> Images | Folder:
+    """The images that a word names, which every command takes as `--data`.
 
-    `dir` is a folder to look in besides the usual ones.
+    `cifar10`, `cifar100`, `fashion-mnist`, `synthetic` or `synthetic:N` are sets in memory; `imagenet:DIR` and the path
+    of a folder are class folders of image files. `dir` is a folder in which to look for a set besides the usual ones.
+
+    >>> from resnets.data import open_data
+    >>> open_data("synthetic:512").classes[0]
+    'disc'
     """
-    name, colon, count = spec.partition(":")
-    if name == "synthetic":
-        if colon and not re.fullmatch("[0-9]{1,12}", count):
-            raise UserError(f"data {shown(spec)}: write synthetic:N with N the number of training images.")
-        return _synthetic(int(count)) if colon else _synthetic()
-    if spec in DATASETS:
-        return fetch.load(spec, dir, progress)
-    if name == "imagenet" and not count:
-        raise UserError("ImageNet is a folder: write imagenet:DIR; `resnets data prepare imagenet` makes one.")
-    raise one_of("data", spec, [*DATASETS, "synthetic"])
+    if isinstance(what, Images | Folder):
+        return what
+    if not isinstance(what, str | os.PathLike):
+        raise UserError(f"data must be a name, a folder, Images or Folder, not {shown(what)}.")
+    folder, imagenet = parse_folder(os.fspath(what))
+    return load(os.fspath(what), dir, progress) if folder is None else open_folder(folder, imagenet)
 
 
-def load_or_open(spec: str, dir: str | Path | None = None, progress: Progress | None = None) -> Images | Folder:
-    """What `--data` of a training names: images in memory, `imagenet:DIR`, or a folder of class folders."""
-    name, _, rest = spec.partition(":")
+def parse_folder(word: str) -> tuple[str | None, bool]:
+    """The folder that a word names, or None, and whether it holds ImageNet."""
+    name, _, rest = word.partition(":")
     if name == "imagenet" and rest:
-        return open_folder(rest, imagenet=True)
-    if name != "imagenet" and (os.sep in spec or spec in (".", "..") or os.path.isdir(spec)):
-        return open_folder(spec)
-    return load(spec, dir, progress)
+        return rest, True
+    if name != "imagenet" and (os.sep in word or word in (".", "..") or os.path.isdir(word)):
+        return word, False
+    return None, False
+
+
+def load(name: str, dir: str | Path | None = None, progress: Progress | None = None) -> Images:
+    """A set of images in memory by its name: `cifar10`, `cifar100`, `fashion-mnist`, `synthetic` or `synthetic:N`."""
+    kind, colon, count = name.partition(":")
+    if kind == "synthetic":
+        if colon and not re.fullmatch("[0-9]{1,12}", count):
+            raise UserError(f"data {shown(name)}: write synthetic:N with N the number of training images.")
+        return _synthetic(int(count)) if colon else _synthetic()
+    if name in DATASETS:
+        return fetch.load(name, dir, progress)
+    if kind == "imagenet" and not count:
+        raise UserError("ImageNet is a folder: write imagenet:DIR; `resnets data prepare imagenet` makes one.")
+    raise _unknown(name)
+
+
+def _unknown(word: str) -> UserError:
+    """There is neither a set nor a folder of this name; the nearest of both are named."""
+    sets = [*DATASETS, "synthetic"]
+    with suppress(OSError):
+        folders = [entry.name for entry in os.scandir(".") if entry.is_dir()]
+        if near := difflib.get_close_matches(word, [*sets, *folders], n=3, cutoff=0.6):
+            return UserError(f"there is no data set or folder {shown(word)}: did you mean {' or '.join(near)}?")
+    return UserError(
+        f"there is no data set or folder {shown(word)}: give a folder with a subfolder for each class, or one of "
+        f"{', '.join(sets)}."
+    )
 
 
 def __getattr__(name: str) -> Any:

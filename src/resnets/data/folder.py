@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from resnets.data.files import Files, class_folders, is_number, scan
+from resnets.data.files import SUFFIXES, Files, class_folders, is_number, scan
 from resnets.data.images import Indices, split
 from resnets.errors import UserError
 
@@ -74,13 +74,25 @@ def open_folder(path: str | Path, imagenet: bool = False) -> Folder:
     if not root.is_dir():
         raise UserError(f"there is no folder {root} to take images from.")
     if not (root / "train").is_dir():
-        classes, labels = _classes(root, class_folders(root), imagenet)
-        return Folder(name, classes, scan(root, class_folders(root), labels), None)
+        folders = class_folders(root)
+        classes, labels = _classes(root, folders, imagenet)
+        return Folder(name, classes, _scan_training(root, folders, labels), None)
     folders = class_folders(root / "train")
     classes, labels = _classes(root / "train", folders, imagenet)
-    train = scan(root / "train", folders, labels)
+    train = _scan_training(root / "train", folders, labels)
     found = tests_in(root)
     return Folder(name, classes, train, _tested(found, dict(zip(folders, labels, strict=True))) if found else None)
+
+
+def _scan_training(root: Path, folders: tuple[str, ...], labels: list[int]) -> Files:
+    """The training images; a class folder without any is refused, as it would count as a class that is never seen."""
+    files = scan(root, folders, labels)
+    if empty := sorted(set(range(len(folders))) - set(np.unique(files.places).tolist())):
+        raise UserError(
+            f"the class folder {root / folders[empty[0]]} has no image (images end in {', '.join(SUFFIXES)}): put images "
+            "in it, or remove it if it is no class."
+        )
+    return files
 
 
 def tests_in(root: Path) -> Path | None:

@@ -12,7 +12,7 @@ from PIL import Image
 from torch import Tensor
 from torch.nn import functional
 
-from resnets.evaluation.crops import LARGEST_VIEW, Crop, require_short, resized
+from resnets.data.test_crops import LARGEST_VIEW, Crop, require_short, resized
 from resnets.nn import ResNet
 
 _LEAST = 256  # pixels of the drawing's shorter side

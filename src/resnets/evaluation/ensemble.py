@@ -14,7 +14,7 @@ from torch import Tensor
 
 from resnets.data.budget import room_for_a_network
 from resnets.errors import one_of
-from resnets.evaluation.crops import Views
+from resnets.data.test_crops import Views
 
 AVERAGES = ("softmax", "logits")
 _PIXELS = 32 * 224 * 224  # in a batch, so that large views come in small ones

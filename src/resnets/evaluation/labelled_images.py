@@ -19,9 +19,9 @@ from resnets.data.folder import tests_in
 from resnets.data.images import Images
 from resnets.data.picture import look_at
 from resnets.errors import UserError
-from resnets.evaluation.crops import Views
+from resnets.data.test_crops import Views
 from resnets.evaluation.ensemble import Seen
-from resnets.weights.metadata import Metadata
+from resnets.metadata import Metadata
 
 AHEAD = 1 << 26  # bytes of views that wait for a network
 

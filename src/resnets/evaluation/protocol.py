@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import torch
 
 from resnets.errors import UserError, one_of
-from resnets.evaluation.crops import Crop, MultiScale, TenCrop, Views, parse_crop
+from resnets.data.test_crops import Crop, MultiScale, TenCrop, Views, parse_crop
 from resnets.evaluation.ensemble import AVERAGES, Member, batches, probabilities
 from resnets.evaluation.labelled_images import Labelled
 from resnets.evaluation.score import Score
-from resnets.weights.metadata import Preprocessing
+from resnets.metadata import Preprocessing
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from resnets.data.folder import Folder
 from resnets.data.progress import Progress
 from resnets.engine.device import choose
 from resnets.engine.inference import inference
-from resnets.evaluation.crops import Crop, MultiScale, TenCrop, Views
+from resnets.data.test_crops import Crop, MultiScale, TenCrop, Views
 from resnets.evaluation.ensemble import Member
 from resnets.evaluation.labelled_images import InFiles
 from resnets.evaluation.protocol import assess

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from resnets.errors import UserError
+from resnets.metadata import Metadata
 from resnets.nn.shortcuts import Gate
 from resnets.nn.unit import Unit, activation
 from resnets.spec import ORDERS, Spec
+
+if TYPE_CHECKING:
+    from resnets.data.transform import Transform
 
 
 class Stem(nn.Sequential):
@@ -57,6 +61,7 @@ class ResNet(nn.Module):
     def __init__(self, spec: Spec) -> None:
         super().__init__()
         self.spec = spec
+        self.metadata = Metadata()  # of a file that it was loaded from
         self.stem = Stem(spec)
         self.units = nn.Sequential(*(Unit(spec, *shape) for shape in unit_shapes(spec)))
         channels = spec.widths[-1] * spec.expansion
@@ -68,6 +73,18 @@ class ResNet(nn.Module):
         """The units of each map size."""
         units = iter(self.units)
         return tuple(tuple(next(units) for _ in range(n)) for n in self.spec.blocks)  # type: ignore[misc]
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The names of the classes, in the order of the scores; empty where they are not known."""
+        return self.metadata.classes
+
+    @property
+    def transform(self) -> Transform:
+        """What turns a picture (PIL, or a uint8 tensor) into what this network reads in testing."""
+        from resnets.data.transform import transform_of
+
+        return transform_of(self.metadata, self.spec)
 
     @property
     def original(self) -> ResNet:

@@ -14,7 +14,7 @@ from resnets.errors import UserError
 from resnets.nn import ResNet, build
 from resnets.spec import Spec
 from resnets.weights.files import read, read_metadata
-from resnets.weights.metadata import about
+from resnets.metadata import about
 from resnets.weights.networks import layout_in, load_weights, read_spec
 from resnets.weights.pretrained import find_weights
 

@@ -13,7 +13,7 @@ from resnets.text import print_lines
 from resnets.weights.classes import read_classes
 from resnets.weights.keras import load_keras
 from resnets.weights.loaded_model import LoadedModel, subject
-from resnets.weights.metadata import parse_sides
+from resnets.metadata import parse_sides
 from resnets.weights.networks import layout_in, save_weights
 from resnets.weights.tfjs import TEXT, is_tfjs
 

@@ -25,7 +25,7 @@ from resnets.nn.shortcuts import projects
 from resnets.spec import Spec
 from resnets.weights.classes import read_classes
 from resnets.weights.files import some
-from resnets.weights.metadata import Metadata, Preprocessing
+from resnets.metadata import Metadata, Preprocessing
 from resnets.weights.tfjs import Array, read
 from resnets.zoo import spec_of
 

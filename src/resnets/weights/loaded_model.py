@@ -13,7 +13,7 @@ from resnets.data.images import SPLIT_SEED, Images
 from resnets.errors import UserError
 from resnets.nn import ResNet, build
 from resnets.weights.files import read_metadata
-from resnets.weights.metadata import Metadata, Preprocessing, about
+from resnets.metadata import Metadata, Preprocessing, about
 from resnets.weights.networks import layout_in, load, load_weights
 from resnets.zoo import spec_of
 

@@ -28,7 +28,7 @@ from resnets.runs import Run, RunKey, provenance
 from resnets.text import json_text, print_json, print_lines, say
 from resnets.weights.files import read, read_metadata
 from resnets.weights.loaded_model import LoadedModel, normalization, subject
-from resnets.weights.metadata import Metadata, Preprocessing
+from resnets.metadata import Metadata, Preprocessing
 from resnets.zoo import NETWORKS, spec_of
 
 VARIED = ("order", "shortcut", "resize")  # the fields of a network whose values are words

@@ -17,7 +17,7 @@ from resnets.engine.allocator import keep_freed_memory
 from resnets.engine.device import choose
 from resnets.engine.inference import chosen
 from resnets.errors import UserError
-from resnets.evaluation.crops import Crop
+from resnets.data.test_crops import Crop
 from resnets.evaluation.ensemble import Member, Seen
 from resnets.evaluation.evaluator import member
 from resnets.evaluation.predictions import answers, found

@@ -1,6 +1,6 @@
-"""What a weights file of ours says about itself beside its tensors: no torch here.
+"""What is known about a trained network beside its weights: classes, preprocessing, origin. No torch here.
 
-In the header of the file, each as JSON: `classes` (a name for every output), `folders` (the names of the classes'
+In the header of a weights file of ours, each as JSON: `classes` (a name for every output), `folders` (the names of the classes'
 folders in a tree of images, where they are others: ImageNet's wnids), `preprocessing`, and where the weights came
 from: `run` for those that were trained here, `provenance` for those that were imported.
 """
@@ -47,7 +47,7 @@ class Preprocessing:
 
 @dataclass(frozen=True)
 class Metadata:
-    """The words of a file's header, checked."""
+    """What a file says about its network, checked; of a network that was not loaded all is empty."""
 
     classes: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
@@ -55,6 +55,7 @@ class Metadata:
     data: str | None = None  # the name of what it was trained on, and the hash of its pixels and labels
     digest: str | None = None
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    origin: str = ""  # a sentence for people: what was loaded, and from where
 
     def to_metadata(self) -> dict[str, str]:
         """What `save_weights` takes as metadata; the data of a run stands in its `run`."""
@@ -87,27 +88,27 @@ def require_sides(side: int, shorter: int) -> None:
         raise UserError(f"pictures are scaled to a shorter side of at most {LARGEST_SIDE:,} pixels, not {shorter:,}.")
 
 
-def about(metadata: Mapping[str, str], spec: Spec, path: object) -> Metadata:
+def parse_metadata(header: Mapping[str, str], spec: Spec, path: object) -> Metadata:
     """The header of a file of ours; older files say less, and what they leave open is as usual."""
     try:
-        run = _read(metadata, "run", dict)
+        run = _read(header, "run", dict)
         data = run.get("data") or {}
         if not all(isinstance(data.get(key), str | None) for key in ("name", "digest")):
             raise ValueError("the name and the digest of the data must be text.")
         return Metadata(
-            classes=_names(metadata, "classes", spec),
-            folders=_names(metadata, "folders", spec),
-            preprocessing=_preprocessing(_read(metadata, "preprocessing", dict), spec),
+            classes=_names(header, "classes", spec),
+            folders=_names(header, "folders", spec),
+            preprocessing=_preprocessing(_read(header, "preprocessing", dict), spec),
             data=data.get("name"),
             digest=data.get("digest"),
-            provenance=_read(metadata, "provenance", dict),
+            provenance=_read(header, "provenance", dict),
         )
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         raise UserError(f"{path} describes itself in a way that cannot be read: {error}") from error
 
 
-def _read(metadata: Mapping[str, str], key: str, kind: type) -> Any:
-    value = json.loads(metadata.get(key, "null"))
+def _read(header: Mapping[str, str], key: str, kind: type) -> Any:
+    value = json.loads(header.get(key, "null"))
     if value is None:
         return kind()
     if not isinstance(value, kind):
@@ -115,8 +116,8 @@ def _read(metadata: Mapping[str, str], key: str, kind: type) -> Any:
     return value
 
 
-def _names(metadata: Mapping[str, str], key: str, spec: Spec) -> tuple[str, ...]:
-    names = _read(metadata, key, list)
+def _names(header: Mapping[str, str], key: str, spec: Spec) -> tuple[str, ...]:
+    names = _read(header, key, list)
     if names and (len(names) != spec.num_classes or not all(isinstance(name, str) for name in names)):
         raise ValueError(f"{key} does not have a name for each of the {spec.num_classes} outputs.")
     return tuple(names)

@@ -6,7 +6,7 @@ import pytest
 
 import resnets
 from resnets.weights.files import read_metadata
-from resnets.weights.metadata import IMAGENET_MEAN_STD, Metadata, Preprocessing, about
+from resnets.metadata import IMAGENET_MEAN_STD, Metadata, Preprocessing, about
 
 SPEC = resnets.spec_of("resnet20", num_classes=3)
 

@@ -1,0 +1,81 @@
+"""From a picture to what a network reads in testing: shorter side, centre crop, normalisation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from resnets.data import load
+from resnets.data.augment import Normalize
+from resnets.data.images import SPLIT_SEED, Images
+from resnets.data.test_crops import Crop
+from resnets.errors import UserError
+from resnets.metadata import Metadata, Preprocessing
+from resnets.spec import Spec
+
+
+@dataclass(frozen=True)
+class Transform:
+    """A picture, as PIL has it or uint8 (C, H, W), to float32 (C, side, side): `net(net.transform(picture)[None])`."""
+
+    crop: Crop
+    normalize: Normalize
+    channels: int = 3
+
+    def __call__(self, picture: Image.Image | Tensor | np.ndarray[Any, Any]) -> Tensor:
+        if not isinstance(picture, Image.Image):
+            picture = to_picture(picture)
+        (view,) = self.crop.views(picture.convert("L" if self.channels == 1 else "RGB"))
+        return self.normalize(to_tensor(view)[None])[0]
+
+    def __repr__(self) -> str:
+        mean, std = (values.flatten().tolist()[:4] for values in (self.normalize.mean, self.normalize.std))
+        return f"Transform({self.crop}, mean={mean}, std={std})"
+
+
+def transform_of(metadata: Metadata, spec: Spec) -> Transform:
+    """As the file of a network says, or as is usual for such a network."""
+    usual = preprocessing_of(metadata, spec)
+    return Transform(Crop(usual.crop, usual.resize), normalization(metadata, spec), spec.in_channels)
+
+
+def preprocessing_of(metadata: Metadata, spec: Spec) -> Preprocessing:
+    return metadata.preprocessing or Preprocessing.usual(spec)
+
+
+def normalization(
+    metadata: Metadata, spec: Spec, images: Images | None = None, per: str | None = None, what: str = "the network"
+) -> Normalize:
+    """As the weights were trained, unless `per` says otherwise; `images` are those at hand, if they have statistics."""
+    known = metadata.preprocessing
+    kind = per or (known.normalize if known else "channel")
+    if kind == "channel" and per is None and (known or images is None):
+        usual = preprocessing_of(metadata, spec)
+        return Normalize.by_channel(usual.mean, usual.std)
+    if images is None:  # a mean image, which only the training images give
+        if metadata.data is None:
+            raise UserError(
+                f"{metadata.origin or what} needs the mean image of its training data, and does not say which they are."
+            )
+        images = load(metadata.data)
+    held_out = known.held_out if known and per is None and images.name == metadata.data else 0
+    return Normalize.of(images, kind, images.split(held_out, SPLIT_SEED)[0])
+
+
+def to_tensor(picture: Image.Image) -> Tensor:
+    """uint8 (C, H, W)."""
+    array = np.array(picture)
+    return torch.from_numpy(array).permute(2, 0, 1) if array.ndim == 3 else torch.from_numpy(array)[None]
+
+
+def to_picture(pixels: Tensor | np.ndarray[Any, Any]) -> Image.Image:
+    """An image (C, H, W), uint8, as a picture."""
+    array = np.asarray(pixels)
+    if array.dtype != np.uint8 or array.ndim != 3 or array.shape[0] not in (1, 3):
+        raise UserError(f"an image must be uint8 (1 or 3, height, width), not {array.dtype} {array.shape}.")
+    return Image.fromarray(array.transpose(1, 2, 0).squeeze())
