@@ -40,7 +40,7 @@ def test_ctrl_c_during_an_import_ends_with_one_sentence(tmp_path, module):
 def test_next_to_nothing_is_imported_before_ctrl_c_is_caught():
     code = "import os, sys; before = set(sys.modules); import resnets.interrupt; print(*set(sys.modules) - before)"
     found = subprocess.check_output([sys.executable, "-c", code], text=True).split()
-    assert set(found) <= {"__future__", "resnets", "resnets.interrupt"}
+    assert set(found) <= {"__future__", "resnets", "resnets.interrupt", "resnets.version"}
 
 
 def test_ctrl_c_in_the_work_is_told_and_the_handler_is_given_back(monkeypatch, capsys):

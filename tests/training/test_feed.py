@@ -116,7 +116,7 @@ def test_a_run_tests_on_val_and_says_how_images_are_seen(whole):
     assert json.loads(header["classes"]) == ["cat", "dog", "emu"]
     said = {"normalize": "channel", "mean": list(IMAGENET_MEAN), "std": list(IMAGENET_STD), "crop": 16, "resize": 18}
     assert json.loads(header["preprocessing"]) == said
-    assert runs.Identity.from_dict(whole.config["run"]).slug == whole.path.name
+    assert runs.RunKey.from_dict(whole.config["run"]).slug == whole.path.name
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="kills forked processes")
