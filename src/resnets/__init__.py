@@ -1,7 +1,9 @@
-"""Deep residual networks of both papers: build, train, test, explain, reproduce.
+"""Deep residual networks of both papers: build, train, evaluate, explain, reproduce.
 
 >>> import resnets
 >>> net = resnets.create("preresnet164", num_classes=100)
+>>> net = resnets.load("preresnet20.cifar10")
+>>> resnets.evaluate(net, "cifar10").error
 
 torch is imported by what needs it, not by `import resnets`.
 """
@@ -16,25 +18,44 @@ if TYPE_CHECKING:
 
     import torch
 
+    from resnets.analysis.analyze import analyze
     from resnets.analysis.complexity import complexity
+    from resnets.data import open_data
     from resnets.errors import DivergedError, UserError
+    from resnets.evaluation.evaluate import evaluate
+    from resnets.evaluation.predict import predict
     from resnets.nn import ResNet
-    from resnets.spec import Conv1x1, Dropout, ExclusiveGate, Identity, Plain, Scale, ShortcutGate, Spec
+    from resnets.recipe import Recipe
+    from resnets.spec import Conv1x1, Dropout, ExclusiveGate, Identity, Plain, Scale, Shortcut, ShortcutGate, Spec
     from resnets.training.session import train
-    from resnets.weights.networks import load, load_weights, save_weights
+    from resnets.weights.convert import convert
+    from resnets.weights.export import export
+    from resnets.weights.models import load
+    from resnets.weights.networks import load_weights, save_weights
     from resnets.zoo import list_models, spec_of
 
-_LAZY = {  # where each name lives; what takes time to import is imported when it is asked for
-    **dict.fromkeys(("DivergedError", "UserError"), "resnets.errors"),
-    **dict.fromkeys(
-        ("Conv1x1", "Dropout", "ExclusiveGate", "Identity", "Plain", "Scale", "ShortcutGate", "Spec"), "resnets.spec"
-    ),
-    **dict.fromkeys(("list_models", "spec_of"), "resnets.zoo"),
-    **dict.fromkeys(("load", "load_weights", "save_weights"), "resnets.weights.networks"),
-    "ResNet": "resnets.nn",
-    "complexity": "resnets.analysis.complexity",
-    "train": "resnets.training.session",
+_WHERE = {  # each public name and its module, which is imported when the name is asked for
+    **dict.fromkeys(("DivergedError", "UserError"), "errors"),
+    **dict.fromkeys(("Conv1x1", "Dropout", "ExclusiveGate", "Identity", "Plain", "Scale", "Shortcut"), "spec"),
+    **dict.fromkeys(("ShortcutGate", "Spec"), "spec"),
+    **dict.fromkeys(("list_models", "spec_of"), "zoo"),
+    **dict.fromkeys(("load_weights", "save_weights"), "weights.networks"),
+    "Recipe": "recipe",
+    "ResNet": "nn",
+    "analyze": "analysis.analyze",
+    "complexity": "analysis.complexity",
+    "convert": "weights.convert",
+    "evaluate": "evaluation.evaluate",
+    "export": "weights.export",
+    "load": "weights.models",
+    "open_data": "data",
+    "predict": "evaluation.predict",
+    "train": "training.session",
 }
+_ROOMS = (
+    *("analysis", "data", "engine", "errors", "evaluation", "experiments", "metadata", "nn", "options", "papers"),
+    *("recipe", "report", "runs", "spec", "training", "weights", "zoo"),
+)
 
 __all__ = [
     "Conv1x1",
@@ -43,17 +64,25 @@ __all__ = [
     "ExclusiveGate",
     "Identity",
     "Plain",
+    "Recipe",
     "ResNet",
     "Scale",
+    "Shortcut",
     "ShortcutGate",
     "Spec",
     "UserError",
     "__version__",
+    "analyze",
     "complexity",
+    "convert",
     "create",
+    "evaluate",
+    "export",
     "list_models",
     "load",
     "load_weights",
+    "open_data",
+    "predict",
     "save_weights",
     "spec_of",
     "train",
@@ -70,23 +99,29 @@ def create(
     dtype: torch.dtype | None = None,
     **changes: Any,
 ) -> ResNet:
-    """Build a network by name, initialised as the papers do.
+    """Build a network by name, initialised as in the papers.
 
     `changes` are the fields of `Spec` (`num_classes=100`, `order="bn_after_add"`,
     `shortcut=ExclusiveGate(bias=-6)`, `stem="cifar"`, `blocks=`, `widths=` ...) and `depth=`.
-    `seed` or `generator` makes the initial weights reproducible. With `pretrained` the name is that of a trained
-    network in the package, as `preresnet20.cifar10`, which comes as it is.
+    `seed` or `generator` makes the initial weights reproducible. `pretrained=True` loads the trained network of that
+    name from the package, as `resnets.load` does.
+
+    >>> net = resnets.create("preresnet20", num_classes=100, seed=0)
     """
     if pretrained:
         from resnets.errors import UserError
         from resnets.weights.pretrained import file_of
 
-        if changes or seed is not None or generator is not None:
-            raise UserError(f"a pretrained {name} comes as it is; leave out what would change it.")
+        given = {**changes, **({} if seed is None else {"seed": seed}), **({"generator": 0} if generator else {})}
+        if given:
+            raise UserError(
+                f"{', '.join(given)} cannot be combined with pretrained=True; resnets.load({name!r}, num_classes=5) "
+                "gives a trained network a new classifier."
+            )
         path = file_of(name)
-        from resnets.weights.networks import load
+        from resnets.weights.models import load
 
-        return load(path).to(device=device, dtype=dtype)
+        return load(path, device=device, dtype=dtype)
     from resnets.zoo import spec_of
 
     chosen = spec_of(name, **changes)
@@ -95,21 +130,15 @@ def create(
     return build(chosen, seed=seed, generator=generator, device=device, dtype=dtype)
 
 
-_ROOMS = (  # found by `resnets.engine` alone, without an import of its own
-    *("analysis", "data", "engine", "errors", "evaluation", "experiments", "nn", "papers", "recipe", "report", "runs"),
-    *("spec", "training", "weights", "zoo"),
-)
-
-
 def __getattr__(name: str) -> Any:
     import importlib
 
+    if name in _WHERE:
+        return getattr(importlib.import_module(f"resnets.{_WHERE[name]}"), name)
     if name in _ROOMS:
         return importlib.import_module(f"resnets.{name}")
-    if name not in _LAZY:
-        raise AttributeError(f"module 'resnets' has no attribute {name!r}")
-    return getattr(importlib.import_module(_LAZY[name]), name)
+    raise AttributeError(f"module 'resnets' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*__all__, *_ROOMS})

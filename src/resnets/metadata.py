@@ -1,8 +1,8 @@
 """What is known about a trained network beside its weights: classes, preprocessing, origin. No torch here.
 
-In the header of a weights file of ours, each as JSON: `classes` (a name for every output), `folders` (the names of the classes'
-folders in a tree of images, where they are others: ImageNet's wnids), `preprocessing`, and where the weights came
-from: `run` for those that were trained here, `provenance` for those that were imported.
+In the header of a weights file of ours, each as JSON: `classes` (a name for every output), `folders` (the names of the
+classes' folders in a tree of images, where they are others: ImageNet's wnids), `preprocessing`, and where the weights
+came from: `run` for those that were trained here, `provenance` for those that were imported.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ import torch
 
 import resnets
 from resnets.analysis.propagation import propagation
-from resnets.analysis.propagation_table import KEY, thinned
-from resnets.analysis.signal_table import LOGGED_KEY
+from resnets.cli.propagation_table import KEY, thinned
+from resnets.cli.signal_table import LOGGED_KEY
 from resnets.cli import main
 from resnets.data import load
 from resnets.data.augment import Normalize

@@ -18,21 +18,21 @@ import re
 import sys
 from collections.abc import Sequence
 
-from resnets.cli import data, networks, papers, training, weights
+from resnets.cli import analyze, data, evaluate, models, papers, predict, training, weights
 from resnets.cli.parser import Parser
 from resnets.errors import UserError, describe_out_of_memory, is_out_of_memory, one_of
 from resnets.text import say
 from resnets.version import __version__
 
 COMMANDS = (
-    networks.models,
-    networks.info,
+    models.models,
+    models.info,
     training.train,
-    weights.evaluate,
-    weights.predict,
-    weights.bring_in,
+    evaluate.evaluate,
+    predict.predict,
+    weights.convert,
     weights.export,
-    papers.analyze,
+    analyze.analyze,
     training.runs,
     training.plot,
     training.results,

@@ -1,72 +1,134 @@
-"""`data fetch`, `data check` and `data prepare`."""
+"""`resnets data fetch`, `data check` and `data prepare`."""
 
 from __future__ import annotations
 
 import argparse
+from collections import Counter
+from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from resnets.cli.options import NAMED, bad_images_option
+from resnets.cli.options import Command
 from resnets.cli.parser import Parser
+from resnets.text import print_lines
 
 if TYPE_CHECKING:
     from resnets.cli.parser import Commands
+
+_NAMED = 20  # bad images
 
 
 def data(commands: Commands) -> None:
     parser = commands.add_parser("data", help="get and check data", description="Get and check data.")
     actions = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=Parser, required=True)
-    fetch = actions.add_parser(
+    for add in (_add_fetch, _add_check, _add_prepare):
+        add(actions)
+
+
+def _add_fetch(actions: Commands) -> None:
+    command = Command(
+        actions,
         "fetch",
         help="get a set of images into the cache",
         description="Get a set of images into the cache, from folders at hand, its home or a mirror, checked by hash.",
     )
-    fetch.add_argument("name", help=NAMED, metavar="NAME")
-    fetch.add_argument("--dir", help="a folder to look in besides the usual ones", metavar="DIR")
-
-    def run(args: argparse.Namespace) -> None:
-        from resnets.data.fetch import fetch_command
-
-        fetch_command(args.name, args.dir)
-
-    fetch.set_defaults(run=run)
-    _check(actions)
-    _prepare(actions)
+    command.add("name", help="cifar10, cifar100 or fashion-mnist", metavar="NAME")
+    command.add("--data-dir", "--dir", help="a folder to look in besides the usual ones", metavar="DIR")
+    command.run(_fetch)
 
 
-def _check(actions: Commands) -> None:
-    parser = actions.add_parser(
+def _fetch(args: argparse.Namespace) -> None:
+    from resnets.data.fetch import dataset, fetch
+    from resnets.data.progress import Console
+
+    known = dataset(args.name)
+    found = fetch(known, args.data_dir, Console())
+    images = found.images
+    print_lines(
+        f"{known.title}: {len(images.train_images):,} training and {len(images.test_images):,} test images "
+        f"of {images.num_classes} classes",
+        f"found   {found.source}",
+        f"cached  {found.cached or 'nowhere'}",
+        f"hashes  pixels and labels match, sha256 {images.digest}",
+    )
+
+
+def _add_check(actions: Commands) -> None:
+    command = Command(
+        actions,
         "check",
         help="decode every image of a folder of class folders",
         description="Count classes and images, decode every image, and name those that cannot be. The exit code is 1 "
         "if there are any, unless --bad-images skip.",
     )
-    parser.add_argument("path", help="the folder, or imagenet:DIR", metavar="DIR")
-    bad_images_option(parser)
-
-    def run(args: argparse.Namespace) -> int:
-        from resnets.data.check import check_command
-
-        return check_command(args.path, args.bad_images)
-
-    parser.set_defaults(run=run)
+    command.add("path", help="the folder, or imagenet:DIR", metavar="DIR")
+    command.add(
+        "--bad-images", default="error", help="images that cannot be decoded: error, or skip (error)", metavar="POLICY"
+    )
+    command.run(_check)
 
 
-def _prepare(actions: Commands) -> None:
-    parser = actions.add_parser(
+def _check(args: argparse.Namespace) -> int:
+    """Print what is in a folder; 1 where an image is bad and the policy is `error`."""
+    import numpy as np
+
+    from resnets.data import parse_folder
+    from resnets.data.bad_images import require_policy
+    from resnets.data.check import check, parts
+    from resnets.data.folder import open_folder
+    from resnets.data.progress import Console
+
+    require_policy(args.bad_images)
+    folder, imagenet = parse_folder(args.path)
+    data = open_folder(folder or args.path, imagenet)
+    found = check(data, Console())
+    for part, files in parts(data).items():
+        some = found[part]
+        each = np.bincount(files.labels, minlength=data.num_classes)
+        print_lines(
+            f"{part}: {some.count:,} images of {np.count_nonzero(each):,} classes, {each[each > 0].min():,} to "
+            f"{each.max():,} a class; shorter sides {_range(some.sides)}"
+        )
+        for note, count in some.notes.most_common():
+            print_lines(f"  {count:,} {note}")
+        if some.bad:
+            print_lines(f"  {len(some.bad):,} bad")
+        for bad, fault in islice(some.bad.items(), _NAMED):
+            print_lines(f"    {bad} {fault}")
+        if len(some.bad) > _NAMED:
+            print_lines(f"    and {len(some.bad) - _NAMED:,} more")
+    print_lines(f"digest {data.digest}")
+    return int(args.bad_images == "error" and any(some.bad for some in found.values()))
+
+
+def _range(sides: Counter[int]) -> str:
+    if not sides:
+        return "unknown"
+    middle = sorted(sides.elements())[sides.total() // 2]
+    return f"{min(sides)} to {max(sides)} pixels, {middle} in the middle"
+
+
+def _add_prepare(actions: Commands) -> None:
+    command = Command(
+        actions,
         "prepare",
         help="make class folders from ImageNet's archives",
         description="Make class folders from ImageNet's official archives, checked by what the devkit says. The same "
         "command again goes on where it was stopped.",
     )
-    parser.add_argument("name", choices=["imagenet"], help="imagenet", metavar="NAME")
-    parser.add_argument("--train", help="ILSVRC2012_img_train.tar", metavar="TAR")
-    parser.add_argument("--val", help="ILSVRC2012_img_val.tar", metavar="TAR")
-    parser.add_argument("--devkit", required=True, help="ILSVRC2012_devkit_t12.tar.gz", metavar="TAR")
-    parser.add_argument("--out", required=True, help="the folder to make train and val in", metavar="DIR")
+    command.add("name", choices=["imagenet"], help="imagenet", metavar="NAME")
+    command.add("--train", type=Path, help="ILSVRC2012_img_train.tar", metavar="TAR")
+    command.add("--val", type=Path, help="ILSVRC2012_img_val.tar", metavar="TAR")
+    command.add("--devkit", type=Path, required=True, help="ILSVRC2012_devkit_t12.tar.gz", metavar="TAR")
+    command.add("--out", type=Path, required=True, help="the folder to make train and val in", metavar="DIR")
+    command.run(_prepare)
 
-    def run(args: argparse.Namespace) -> None:
-        from resnets.data.prepare import prepare_command
 
-        prepare_command(args.train, args.val, args.devkit, args.out)
+def _prepare(args: argparse.Namespace) -> None:
+    from resnets.data.prepare import prepare
 
-    parser.set_defaults(run=run)
+    for part, count in prepare(args.train, args.val, args.devkit, args.out).items():
+        print_lines(f"{part}: {count:,} images in {args.out / part}")
+    print_lines(
+        f"train on them by --data imagenet:{args.out}; `resnets data check imagenet:{args.out}` decodes them all"
+    )

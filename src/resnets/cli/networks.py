@@ -1,55 +1,47 @@
-"""`models` and `info`."""
+"""The options of a network: one for every field of `Spec`, and `depth`."""
 
 from __future__ import annotations
 
-import argparse
-from typing import TYPE_CHECKING
+import dataclasses
+from typing import Any
 
-from resnets.cli.options import network_changes, network_options
-from resnets.cli.parser import positive, size_of
-
-if TYPE_CHECKING:
-    from resnets.cli.parser import Commands
+from resnets.errors import UserError, shown
+from resnets.options import option
+from resnets.spec import Spec
 
 
-def models(commands: Commands) -> None:
-    parser = commands.add_parser(
-        "models",
-        help="list the named networks",
-        description="List the named networks with their cost, and those that come trained inside the package.",
-    )
-    parser.add_argument("pattern", nargs="?", default="*", help="a shell pattern: 'preresnet*'", metavar="PATTERN")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-
-    def run(args: argparse.Namespace) -> None:
-        from resnets.cli.commands.describe import models
-
-        models(args.pattern, as_json=args.json)
-
-    parser.set_defaults(run=run)
+def _parse_blocks(text: str) -> int | tuple[int, ...]:
+    """`18,18,18`, or one number for all stages."""
+    found = _parse_numbers(text)
+    return found if len(found) > 1 else found[0]
 
 
-def info(commands: Commands) -> None:
-    parser = commands.add_parser(
-        "info",
-        help="describe a network: layers, cost, switches, a drawing of its unit",
-        description="Describe a network: its layers, its cost, every switch, and a drawing of its unit.",
-        usage="%(prog)s [options] NETWORK",
-    )
-    parser.add_argument("network", help="a name from 'resnets models', or a weights file of ours", metavar="NETWORK")
-    parser.add_argument("--size", type=size_of, help="of the images: 320, or 320x256 (height x width)")
-    parser.add_argument("--weights", help="load this file into the network and tell what it is", metavar="FILE")
-    parser.add_argument("--source", help="whose weights the file must hold", metavar="LIBRARY")
-    parser.add_argument("--memory", action="store_true", help="how much memory training takes in each mode")
-    parser.add_argument("--engine", action="store_true", help="how it would be trained here, and why")
-    parser.add_argument("--batch", type=positive, help="images in a batch, for --memory and --engine", metavar="N")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    network_options(parser)
+def _parse_kernels(text: str) -> str | tuple[int, ...]:
+    """A name such as `bottleneck`, or sizes such as `1,3,1`."""
+    return _parse_numbers(text) if text[:1].isdigit() else text
 
-    def run(args: argparse.Namespace) -> None:
-        from resnets.cli.commands.describe import info
 
-        given = {name: getattr(args, name) for name in ("size", "weights", "source", "memory", "engine", "batch")}
-        info(args.network, network_changes(args), **given, as_json=args.json)
+def _parse_numbers(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(map(int, text.split(",")))
+    except ValueError:
+        raise UserError(f"{shown(text)} is not whole numbers with commas between them") from None
 
-    parser.set_defaults(run=run)
+
+_PARSERS = {"blocks": _parse_blocks, "widths": _parse_numbers, "kernels": _parse_kernels}
+
+
+def _fields() -> list[tuple[str, str, Any]]:
+    depth = option(None, "weight layers, in stages of equal length", group="network", metavar="N")
+    found: list[tuple[str, str, Any]] = [("depth", "int | None", depth)]
+    for field in dataclasses.fields(Spec):
+        if field.name != "name":
+            kind = str(field.type) if field.type in ("int", "float", "bool", "str") else "object"
+            known = {"metavar": field.metadata.get("metavar", ""), "parse": _PARSERS.get(field.name)}
+            made = option(None, field.metadata.get("help", field.name), group="network", **known)
+            found.append((field.name, f"{kind} | None", made))
+    return found
+
+
+NetworkOptions = dataclasses.make_dataclass("NetworkOptions", _fields(), frozen=True)
+NetworkOptions.__doc__ = "What differs from the named network: the fields of `Spec`, and `depth`."

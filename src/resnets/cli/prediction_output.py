@@ -1,4 +1,4 @@
-"""Answers for people and for programs. `out` is where they go, None for wherever `print` writes at that moment."""
+"""Predictions for people and for programs. `out` is where they go, None for wherever `print` writes at that moment."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ import io
 from collections.abc import Callable
 from typing import IO, Protocol
 
-from resnets.evaluation.predictions import Answer
+from resnets.evaluation.predict import Prediction
 from resnets.text import json_text, print_lines, printable, shows
-from resnets.metadata import Metadata
 
 _BAR = 30  # columns of a probability of 1
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "'")  # how cells begin that a spreadsheet does not take for text
 
 
 class Writer(Protocol):
-    def tell(self, answer: Answer) -> None: ...
+    def write(self, found: Prediction) -> None: ...
 
     def close(self) -> None: ...
 
@@ -24,17 +23,17 @@ class Writer(Protocol):
 class Table:
     """A picture after the other, its classes with bars."""
 
-    def __init__(self, about: Metadata, out: IO[str] | None) -> None:
-        self.about, self.out = about, out
+    def __init__(self, out: IO[str] | None) -> None:
+        self.out = out
         self.block = "█" if shows("█") else "#"
 
-    def tell(self, answer: Answer) -> None:
-        if answer.fault:
+    def write(self, found: Prediction) -> None:
+        if found.fault:
             return
-        names = [printable(self.about.name(label)) for label in answer.labels]
+        names = [printable(name) for name in found.classes]
         width = max(map(len, names))
-        print_lines(answer.file, file=self.out)
-        for name, share in zip(names, answer.probabilities, strict=True):
+        print_lines(found.file, file=self.out)
+        for name, share in zip(names, found.probabilities, strict=True):
             bar = self.block * round(_BAR * share)
             print_lines(f"  {name:<{width}}  {100 * share:5.1f} %  {bar}".rstrip(), file=self.out)
 
@@ -45,17 +44,17 @@ class Table:
 class Json:
     """One list, an object for each picture, as they come."""
 
-    def __init__(self, about: Metadata, out: IO[str] | None) -> None:
-        self.about, self.out, self.first = about, out, True
+    def __init__(self, out: IO[str] | None) -> None:
+        self.out, self.first = out, True
 
-    def tell(self, answer: Answer) -> None:
-        told: dict[str, object] = {"file": answer.file}
-        if answer.fault:
-            told["error"] = answer.fault
+    def write(self, found: Prediction) -> None:
+        row: dict[str, object] = {"file": found.file}
+        if found.fault:
+            row["error"] = found.fault
         else:
-            rows = zip(answer.labels, answer.probabilities, strict=True)
-            told["classes"] = [{"label": i, "name": self.about.name(i), "probability": p} for i, p in rows]
-        print_lines("[" if self.first else ",", json_text(told), end="", file=self.out)
+            rows = zip(found.labels, found.classes, found.probabilities, strict=True)
+            row["classes"] = [{"label": label, "name": name, "probability": p} for label, name, p in rows]
+        print_lines("[" if self.first else ",", json_text(row), end="", file=self.out)
         self.first = False
 
     def close(self) -> None:
@@ -69,13 +68,14 @@ class Csv:
     front, and so does one that begins with an apostrophe, so that taking one away gives every name back.
     """
 
-    def __init__(self, about: Metadata, out: IO[str] | None) -> None:
-        self.about, self.out = about, out
+    def __init__(self, out: IO[str] | None) -> None:
+        self.out = out
         self._line("file", "rank", "label", "class", "probability")
 
-    def tell(self, answer: Answer) -> None:
-        for rank, (label, share) in enumerate(zip(answer.labels, answer.probabilities, strict=True), 1):
-            self._line(_cell(answer.file), rank, label, _cell(self.about.name(label)), f"{share:.6f}")
+    def write(self, found: Prediction) -> None:
+        rows = zip(found.labels, found.classes, found.probabilities, strict=True)
+        for rank, (label, name, share) in enumerate(rows, 1):
+            self._line(_cell(found.file), rank, label, _cell(name), f"{share:.6f}")
 
     def _line(self, *cells: object) -> None:
         text = io.StringIO()
@@ -90,4 +90,4 @@ def _cell(name: str) -> str:
     return printable(f"'{name}" if name.startswith(_FORMULA) else name)
 
 
-WRITERS: dict[str, Callable[[Metadata, IO[str] | None], Writer]] = {"table": Table, "json": Json, "csv": Csv}
+WRITERS: dict[str, Callable[[IO[str] | None], Writer]] = {"table": Table, "json": Json, "csv": Csv}

@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from resnets.cli.options import (
+from resnets.cli.old_options import (
     NAMED,
     bad_images_option,
     data_options,

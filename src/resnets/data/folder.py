@@ -89,8 +89,8 @@ def _scan_training(root: Path, folders: tuple[str, ...], labels: list[int]) -> F
     files = scan(root, folders, labels)
     if empty := sorted(set(range(len(folders))) - set(np.unique(files.places).tolist())):
         raise UserError(
-            f"the class folder {root / folders[empty[0]]} has no image (images end in {', '.join(SUFFIXES)}): put images "
-            "in it, or remove it if it is no class."
+            f"the class folder {root / folders[empty[0]]} has no image (images end in {', '.join(SUFFIXES)}): put "
+            "images in it, or remove it if it is no class."
         )
     return files
 

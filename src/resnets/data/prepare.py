@@ -23,7 +23,6 @@ from typing import IO
 from resnets.data.progress import Advance, Console, Progress
 from resnets.errors import UserError
 from resnets.ownership import open_plain
-from resnets.text import print_lines
 
 META = "data/meta.mat"
 TRUTH = "data/ILSVRC2012_validation_ground_truth.txt"
@@ -43,6 +42,8 @@ def prepare(
     train: Path | None, val: Path | None, devkit: Path, out: Path, progress: Progress | None = None
 ) -> dict[str, int]:
     """Unpack what is given; how many images each part then has."""
+    if train is None and val is None:
+        raise UserError("give --train, --val or both: the archives to unpack.")
     progress = progress or Console()
     known = read_devkit(devkit)
     done = {}
@@ -53,16 +54,6 @@ def prepare(
         with progress.task("unpacking validation images", len(known.truth)) as advance:
             done["val"] = _unpack_val(val, known.truth, out / "val", advance)
     return done
-
-
-def prepare_command(train: str | None, val: str | None, devkit: str, out: str) -> None:
-    """`resnets data prepare imagenet`."""
-    if train is None and val is None:
-        raise UserError("give --train, --val or both: the archives to unpack.")
-    done = prepare((train and Path(train)) or None, (val and Path(val)) or None, Path(devkit), Path(out))
-    for part, count in done.items():
-        print_lines(f"{part}: {count:,} images in {Path(out) / part}")
-    print_lines(f"train on them by --data imagenet:{out}; `resnets data check imagenet:{out}` decodes them all")
 
 
 # --- the devkit -------------------------------------------------------------------------------

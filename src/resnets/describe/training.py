@@ -11,7 +11,6 @@ from resnets.engine.explain import chosen
 from resnets.engine.memory_estimate import fastest, forecast
 from resnets.engine.system_memory import available
 from resnets.spec import Spec
-from resnets.text import print_lines, print_table
 
 
 @dataclass(frozen=True)
@@ -41,22 +40,3 @@ class Training:
 
     def engine(self) -> list[dict[str, str]]:
         return [line._asdict() for line in chosen(self.spec, self.batch, self.size)]
-
-    def print_memory(self) -> None:
-        told = self.memory()
-        room = self._room(told["available"])
-        print_lines("", f"Memory of training with batches of {self.batch}, in MiB; {room}:", "")
-        header = ("mode", "peak", "process", "weights", "maps", "", "what is kept")
-        rows = []
-        for mode, row in told["modes"].items():
-            numbers = [f"{row[key] >> 20:,}" for key in ("total", "base", "weights", "maps")]
-            word = "auto" if mode == told["auto"] else "fits" if row["fits"] else "too much"
-            rows.append([mode, *numbers, word, MODES[mode]])
-        print_table(header, rows, right=header[1:5])
-
-    def _room(self, room: int | None) -> str:
-        return "how much there is is not known" if room is None else f"{room >> 20:,} are available"
-
-    def print_engine(self) -> None:
-        print_lines("", "How it is trained here:", "")
-        print_table(("what", "value", "why"), [list(line) for line in chosen(self.spec, self.batch, self.size)])

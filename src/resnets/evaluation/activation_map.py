@@ -6,13 +6,19 @@ classifier makes of each place alone. That map of scores is the class-activation
 
 from __future__ import annotations
 
+import io
+from pathlib import Path
+
 import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
 from torch.nn import functional
 
+from resnets.atomic import write_atomically
+from resnets.data.picture import look_at_file
 from resnets.data.test_crops import LARGEST_VIEW, Crop, require_short, resized
+from resnets.evaluation.ensemble import Member, Seen
 from resnets.nn import ResNet
 
 _LEAST = 256  # pixels of the drawing's shorter side
@@ -57,3 +63,19 @@ def overlay(whole: Image.Image, crop: Crop, evidence: Tensor) -> Image.Image:
     canvas = whole.point(lambda value: value * _DIM)
     canvas.paste(drawn, (left, top))
     return canvas
+
+
+def draw_activation_map(out: Path, net: ResNet, member: Member, path: Path, label: int) -> None:
+    """Draw where in a picture the evidence for a class lies, as `member`, which runs `net`, sees it in one crop."""
+    crop = member.views
+    assert isinstance(crop, Crop), "other views have several maps"
+
+    def see(picture: Image.Image) -> tuple[Image.Image, Seen]:
+        return scaled_for(picture, crop), Seen(picture, [crop])
+
+    picture, seen = look_at_file(path, net.spec.in_channels, see)
+    x = member.normalize(seen.views[crop][0][None].to(member.device))
+    evidence = activation_map(net.to(member.device), x, label)[0].cpu()
+    data = io.BytesIO()
+    overlay(picture, crop, evidence).save(data, "PNG" if out.suffix.lower() == ".png" else "JPEG")
+    write_atomically(out, data.getvalue())

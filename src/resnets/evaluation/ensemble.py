@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
 
 from resnets.data.budget import room_for_a_network
-from resnets.errors import one_of
 from resnets.data.test_crops import Views
+from resnets.data.transform import to_tensor
+from resnets.errors import one_of
+from resnets.evaluation.options import AVERAGES
 
-AVERAGES = ("softmax", "logits")
 _PIXELS = 32 * 224 * 224  # in a batch, so that large views come in small ones
 PICTURES = 32  # at a time
 BYTES = 1 << 27  # of views, after which a batch of pictures ends
@@ -28,7 +28,7 @@ class Seen:
     """What some ways of testing see of a picture, as tensors; the picture itself need not be kept."""
 
     def __init__(self, picture: Image.Image, ways: Iterable[Views]) -> None:
-        self.views = {way: [tensor(view) for view in way.views(picture)] for way in set(ways)}
+        self.views = {way: [to_tensor(view) for view in way.views(picture)] for way in set(ways)}
         self.bytes = sum(view.nbytes for views in self.views.values() for view in views)
 
 
@@ -89,9 +89,3 @@ def probabilities(
     with room_for_a_network():
         mean = torch.stack([member.answers(seen, average) for member in members]).mean(0)
     return mean if average == "softmax" else mean.softmax(1)
-
-
-def tensor(picture: Image.Image) -> Tensor:
-    """uint8 (C, H, W)."""
-    array = np.array(picture)
-    return torch.from_numpy(array).permute(2, 0, 1) if array.ndim == 3 else torch.from_numpy(array)[None]

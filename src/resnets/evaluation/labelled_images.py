@@ -18,8 +18,9 @@ from resnets.data.files import Files, class_folders, is_number, scan
 from resnets.data.folder import tests_in
 from resnets.data.images import Images
 from resnets.data.picture import look_at
-from resnets.errors import UserError
 from resnets.data.test_crops import Views
+from resnets.data.transform import to_picture
+from resnets.errors import UserError
 from resnets.evaluation.ensemble import Seen
 from resnets.metadata import Metadata
 
@@ -36,8 +37,8 @@ class Labelled(Protocol):
     def __len__(self) -> int:
         """How many there are, with those that turn out to be bad."""
 
-    def seen(self, ways: Sequence[Views]) -> Iterator[tuple[Seen, int]]:
-        """What these ways of testing see of each picture, and the number of its class."""
+    def seen(self, ways: Sequence[Views]) -> Iterator[tuple[Seen, int, int | str]]:
+        """What these ways of testing see of each picture, the number of its class, and its name."""
 
 
 @dataclass(frozen=True)
@@ -55,12 +56,12 @@ class InFiles:
     def __len__(self) -> int:
         return len(self.files)
 
-    def seen(self, ways: Sequence[Views]) -> Iterator[tuple[Seen, int]]:
+    def seen(self, ways: Sequence[Views]) -> Iterator[tuple[Seen, int, int | str]]:
         for i, found in enumerate(ahead(partial(self._look, ways), range(len(self.files)), size_of_views)):
             if isinstance(found, BadImageError):
                 self.bad.judge(self.files.path(i), str(found))
             else:
-                yield found, int(self.files.labels[i])
+                yield found, int(self.files.labels[i]), self.files.path(i)
 
     def _look(self, ways: Sequence[Views], index: int) -> Seen | BadImageError:
         try:
@@ -82,11 +83,9 @@ class InMemory:
     def __len__(self) -> int:
         return len(self.images.test_images)
 
-    def seen(self, ways: Sequence[Views]) -> Iterator[tuple[Seen, int]]:
-        from PIL import Image
-
-        for pixels, label in zip(self.images.test_images, self.images.test_labels, strict=True):
-            yield Seen(Image.fromarray(pixels.transpose(1, 2, 0).squeeze()), ways), int(label)
+    def seen(self, ways: Sequence[Views]) -> Iterator[tuple[Seen, int, int | str]]:
+        for i, pixels in enumerate(self.images.test_images):
+            yield Seen(to_picture(pixels), ways), int(self.images.test_labels[i]), i
 
 
 def in_folder(root: Path, about: Metadata, num_classes: int, channels: int, bad: BadImages) -> InFiles:

@@ -4,27 +4,60 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 
 @dataclass(frozen=True)
+class Mistake:
+    """An image whose first class is wrong."""
+
+    image: int | str  # its number in the test set, or its file
+    label: int  # the true class
+    found: int  # the class that the network names first
+
+
+@dataclass(frozen=True)
+class ClassScore:
+    """The images of one class."""
+
+    name: str
+    images: int
+    wrong: int
+
+    @property
+    def error(self) -> float:
+        """Error in per cent; of a class without images it is not a number."""
+        return 100 * self.wrong / self.images if self.images else math.nan
+
+
+@dataclass(frozen=True)
 class Score:
-    """How many of `images` a network got wrong, and its mean cross-entropy on them."""
+    """How many of `images` a network got wrong, its mean cross-entropy on them, and where it went wrong.
+
+    `confusion[i, j]` counts the images of class i for which the network names class j first; it and `mistakes` are
+    there where `evaluate` was asked, and not in the scores of a training.
+    """
 
     images: int
     wrong: int
     loss: float
-    wrong5: int | None = None  # the true class is not among the first five, where that was asked
+    wrong5: int | None = None  # the true class is not among the first five, where there are more than five
+    confusion: npt.NDArray[np.int64] | None = field(default=None, compare=False, repr=False)
+    mistakes: tuple[Mistake, ...] = field(default=(), compare=False, repr=False)
+    classes: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    context: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)  # network, data, views, engine
 
     @property
     def error(self) -> float:
-        """Error in per cent."""
+        """Top-1 error in per cent."""
         return 100 * self.wrong / self.images
 
     @property
@@ -34,8 +67,20 @@ class Score:
 
     @property
     def top5(self) -> Score | None:
-        """The same with a picture wrong only where the true class is not among the first five."""
+        """The same with an image wrong only where the true class is not among the first five."""
         return None if self.wrong5 is None else Score(self.images, self.wrong5, self.loss)
+
+    @property
+    def per_class(self) -> tuple[ClassScore, ...]:
+        """The score of each class, in the order of the network's outputs."""
+        if self.confusion is None:
+            return ()
+        counts, right = self.confusion.sum(1), self.confusion.diagonal()
+        names = self.classes or tuple(map(str, range(len(counts))))
+        return tuple(ClassScore(*row) for row in zip(names, counts.tolist(), (counts - right).tolist(), strict=True))
+
+    def with_context(self, context: Mapping[str, Any]) -> Score:
+        return replace(self, context=context)
 
     def to_dict(self) -> dict[str, Any]:
         given = {"images": self.images, "wrong": self.wrong, "loss": self.loss}
@@ -49,6 +94,32 @@ class Score:
         return f"error {self.error:.2f} % (95 % interval {low:.2f} to {high:.2f}, {self.wrong} of {self.images} wrong)"
 
 
+class Tally:
+    """Counts answers batch by batch."""
+
+    def __init__(self, num_classes: int) -> None:
+        self.confusion = np.zeros((num_classes, num_classes), np.int64)
+        self.images = self.wrong5 = 0
+        self.loss = 0.0
+        self.mistakes: list[Mistake] = []
+        self.first = min(5, num_classes)
+
+    def add(self, scores: Tensor, labels: Tensor, loss: float, names: Sequence[int | str]) -> None:
+        """The class scores of some images, their labels, the sum of their losses, and their names."""
+        found, labels = scores.argmax(1).cpu(), labels.cpu()
+        np.add.at(self.confusion, (labels.numpy(), found.numpy()), 1)
+        self.wrong5 += int((scores.topk(self.first).indices.cpu() != labels[:, None]).all(1).sum())
+        for at in (found != labels).nonzero().flatten().tolist():
+            self.mistakes.append(Mistake(names[at], int(labels[at]), int(found[at])))
+        self.images += len(labels)
+        self.loss += loss
+
+    def score(self, classes: Sequence[str] = ()) -> Score:
+        wrong5 = self.wrong5 if len(self.confusion) > self.first else None
+        wrong, mean = len(self.mistakes), self.loss / max(self.images, 1)
+        return Score(self.images, wrong, mean, wrong5, self.confusion, tuple(self.mistakes), tuple(classes))
+
+
 def wilson(wrong: int, images: int) -> tuple[float, float]:
     """Wilson's 95 % interval of a share, in per cent."""
     n, p, z = images, wrong / images, 1.959963984540054
@@ -57,30 +128,31 @@ def wilson(wrong: int, images: int) -> tuple[float, float]:
     return 100 * max(middle - half, 0.0), 100 * min(middle + half, 1.0)
 
 
-def evaluate(
+def score_images(
     net: Callable[[Tensor], Tensor],
     images: Tensor,
     labels: Tensor,
     normalize: Callable[[Tensor], Tensor],
     *,
+    classes: Sequence[str] = (),
     batch: int = 500,
     device: torch.device | str = "cpu",
-    advance: Callable[[int], None] = lambda done: None,
 ) -> Score:
     """One view of each uint8 image, in eval mode; a network is left in the mode it came in."""
-
-    def batches() -> Iterator[tuple[Tensor, Tensor]]:
+    tally: Tally | None = None
+    with eval_mode(net), torch.no_grad():
         for start in range(0, len(images), batch):
-            yield normalize(images[start : start + batch].to(device)), labels[start : start + batch].to(device)
-            advance(min(start + batch, len(images)))
-
-    return evaluate_batches(net, batches())
+            x, y = normalize(images[start : start + batch].to(device)), labels[start : start + batch].to(device)
+            out = net(x.contiguous(memory_format=torch.channels_last)).float()
+            tally = tally or Tally(out.shape[1])
+            tally.add(out, y, float(functional.cross_entropy(out, y, reduction="sum")), range(start, start + len(y)))
+    return tally.score(classes) if tally else Score(0, 0, 0.0)
 
 
 def evaluate_batches(net: Callable[[Tensor], Tensor], batches: Iterable[tuple[Tensor, Tensor]]) -> Score:
     """One view of each image as the network reads it, with labels, on the network's device."""
     count, wrong, loss = 0, 0, 0.0
-    with _testing(net), torch.no_grad():
+    with eval_mode(net), torch.no_grad():
         for x, y in batches:
             out = net(x.contiguous(memory_format=torch.channels_last)).float()
             count += len(y)
@@ -90,8 +162,8 @@ def evaluate_batches(net: Callable[[Tensor], Tensor], batches: Iterable[tuple[Te
 
 
 @contextlib.contextmanager
-def _testing(net: Callable[[Tensor], Tensor]) -> Iterator[None]:
-    """Eval mode, for a network; the functions of `engine.inference` know no other."""
+def eval_mode(net: Callable[[Tensor], Tensor]) -> Iterator[None]:
+    """Put a network into eval mode, and back; the functions of `engine.inference` know no other."""
     if not isinstance(net, nn.Module):
         yield
         return

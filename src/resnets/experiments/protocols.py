@@ -8,15 +8,15 @@ from typing import Any
 from resnets.data.bad_images import BadImages
 from resnets.data.folder import Folder
 from resnets.data.progress import Progress
+from resnets.data.test_crops import Crop, MultiScale, TenCrop, Views
 from resnets.engine.device import choose
 from resnets.engine.inference import inference
-from resnets.data.test_crops import Crop, MultiScale, TenCrop, Views
 from resnets.evaluation.ensemble import Member
+from resnets.evaluation.evaluate import normalize_for, score_pictures
 from resnets.evaluation.labelled_images import InFiles
-from resnets.evaluation.protocol import assess
 from resnets.experiments.plan import IMAGENET_SIDE, Job
 from resnets.runs import Run
-from resnets.weights.loaded_model import normalization, subject
+from resnets.weights.models import open_model
 
 PROTOCOLS: dict[str, Views] = {
     "224 crop": Crop(224, 256),
@@ -53,10 +53,10 @@ def tested(
     """The scores of a finished run, by test: top-1 and top-5 errors on all test pictures."""
     assert folder.test is not None
     pictures = InFiles(folder.test, folder.channels, bad)
-    place, given, found = choose(device), subject(run.path), {}
-    scores, normalize = inference(given.net, engine, place), normalization(given).to(place)
+    place, net, found = choose(device), open_model(run), {}
+    scores, normalize = inference(net, engine, place), normalize_for(net).to(place)
     for test in job.tests:
         member = Member(scores, normalize, views_of(test, job.side), place)
         with progress.task(f"testing by {member.views}", len(pictures)) as advance:
-            found[test] = assess([member], pictures, advance=advance).to_dict()
+            found[test] = score_pictures([member], pictures, net, advance=advance).to_dict()
     return found

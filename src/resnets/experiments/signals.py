@@ -12,7 +12,7 @@ from resnets.data.folder import Folder
 from resnets.data.images import SPLIT_SEED, Images
 from resnets.runs import Run
 from resnets.training.batches import FileBatches
-from resnets.weights.networks import load
+from resnets.weights.models import open_model
 
 _IMAGES = 32
 
@@ -23,7 +23,7 @@ def signal(run: Run, images: Images | Folder) -> dict[str, list[float]]:
     Of x_0 to x_L the root mean square (`size`) and the share of `zeros`; of each layer the deviation of its
     `responses`.
     """
-    net = load(run.weights).eval()
+    net = open_model(run).eval()
     x = _seen(run, images)
     found: dict[str, list[float]] = {"size": [], "zeros": []}
     with torch.no_grad(), responses(net) as stds:

@@ -23,7 +23,15 @@ from resnets.spec import Spec
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 SET_BY_USERS = ("eps", "momentum")  # of BN
 _CONTENTS = ("_parameters", "_buffers", "_modules")
-_INTERNAL = {"training", "spec", "metadata", "_is_full_backward_hook", "_non_persistent_buffers_set", *HOOKS, *_CONTENTS}
+_INTERNAL = {
+    "training",
+    "spec",
+    "metadata",
+    "_is_full_backward_hook",
+    "_non_persistent_buffers_set",
+    *HOOKS,
+    *_CONTENTS,
+}
 _LAYERS = (
     *(nn.Sequential, nn.Identity, nn.Conv2d, nn.BatchNorm2d, nn.ReLU, nn.MaxPool2d, nn.Linear),
     *(Subsampled, Stem, Residual, Unit, ResNet),

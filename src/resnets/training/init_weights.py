@@ -11,12 +11,12 @@ from typing import NamedTuple
 from resnets.data.folder import Folder
 from resnets.data.images import Images
 from resnets.errors import UserError
+from resnets.metadata import parse_metadata
 from resnets.nn import ResNet, build
 from resnets.spec import Spec
 from resnets.weights.files import read, read_metadata
-from resnets.metadata import about
+from resnets.weights.models import find
 from resnets.weights.networks import layout_in, load_weights, read_spec
-from resnets.weights.pretrained import find_weights
 
 
 class InitialState(NamedTuple):
@@ -42,7 +42,11 @@ def fitted(path: str | Path, spec: Spec, decided: Collection[str]) -> Spec:
 
 
 def _file(path: str | Path) -> Path:
-    file = find_weights(str(path))
+    file = find(path)
+    if isinstance(file, str):
+        raise UserError(
+            f"{path} is a network without weights; name a file of weights, a finished run or a pretrained net."
+        )
     return file / "final.safetensors" if file.is_dir() else file
 
 
@@ -55,7 +59,7 @@ def from_weights(path: str | Path, spec: Spec, data: Images | Folder, seed: int)
         raise UserError(f"{file} has no classifier, so it holds no whole network.")
     source = build(dataclasses.replace(spec, num_classes=len(outputs)))
     load_weights(source, file)
-    known = about(metadata, source.spec, file)
+    known = parse_metadata(metadata, source.spec, file)
     same = len(outputs) == spec.num_classes and known.classes in ((), data.classes)
     net = source if same else build(spec, seed=seed)
     if not same:
@@ -64,8 +68,8 @@ def from_weights(path: str | Path, spec: Spec, data: Images | Folder, seed: int)
     if known.preprocessing is not None:
         if known.preprocessing.normalize == "channel":
             data = dataclasses.replace(data, mean=known.preprocessing.mean, std=known.preprocessing.std)
-    elif layout.mean_std is not None:
-        data = dataclasses.replace(data, mean=layout.mean_std[0], std=layout.mean_std[1])
+    elif (mean_std := layout.mean_std(source.spec)) is not None:
+        data = dataclasses.replace(data, mean=mean_std[0], std=mean_std[1])
     classifier = "and its classifier" if same else f"with a new classifier for {spec.num_classes} classes"
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     return InitialState(net, data, digest, f"begins at {file} {classifier}.")

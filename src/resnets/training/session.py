@@ -17,7 +17,7 @@ from typing import IO, Any
 import torch
 
 from resnets.atomic import write_atomically, write_error
-from resnets.data import load_or_open
+from resnets.data import open_data
 from resnets.data.folder import Folder
 from resnets.data.images import Images
 from resnets.engine import require_mode
@@ -79,7 +79,7 @@ def train(
     chosen = recipe_of(recipe, **changes)
     require_mode(engine, memory)
     workers, place = distributed.start(device)
-    images = load_or_open(data, data_dir) if isinstance(data, str) else data
+    images = open_data(data, data_dir) if isinstance(data, str) else data
     if test and isinstance(images, Folder) and images.test is None and not chosen.validation:
         raise UserError(
             f"{images.name} has no folder val to test on: hold out training images by --validation N, or leave testing "

@@ -1,100 +1,60 @@
-"""What `resnets import` does: others' weights become a file of ours that says all that is needed to use it."""
+"""`convert`: weights of another library become a file of ours that says all that is needed to use it."""
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
+import os
 from pathlib import Path
 from typing import Any
 
 from resnets.bounded import read_bounded
+from resnets.data.transform import preprocessing_of
 from resnets.errors import UserError
-from resnets.text import print_lines
-from resnets.weights.classes import read_classes
-from resnets.weights.keras import load_keras
-from resnets.weights.loaded_model import LoadedModel, subject
 from resnets.metadata import parse_sides
-from resnets.weights.networks import layout_in, save_weights
-from resnets.weights.tfjs import TEXT, is_tfjs
+from resnets.nn import ResNet
+from resnets.options import takes
+from resnets.weights.classes import read_classes
+from resnets.weights.models import Model, open_model
+from resnets.weights.networks import save_weights
+from resnets.weights.options import ConvertOptions
+from resnets.weights.tfjs import TEXT
 
-Floats = tuple[float, ...]
+
+@takes(ConvertOptions)
+def convert(
+    source: Model, out: str | os.PathLike[str], *, options: ConvertOptions, changes: dict[str, Any] | None = None
+) -> ResNet:
+    """Write another library's weights as a safetensors file with network, classes, preprocessing and origin inside.
+
+    `source` is what `load` takes: a file of torchvision, timm, akamaster or chenyaofo, or Keras's ResNet-50 as a
+    package of TensorFlow.js. The network that was written is returned.
+
+    >>> net = resnets.convert("resnet50.pth", "resnet50.safetensors", classes="imagenet.json")
+    """
+    net = open_model(source, network=options.network, changes=changes, source=options.library)
+    net.metadata = dataclasses.replace(net.metadata, preprocessing=_preprocessing(net, options))
+    if options.classes is not None:
+        names, folders = read_classes(_read_text(Path(options.classes)), net.spec.num_classes, options.classes)
+        net.metadata = dataclasses.replace(net.metadata, classes=names, folders=folders)
+    save_weights(net, out)
+    return net
 
 
-def import_command(
-    source: str,
-    out: str,
-    *,
-    network: str | None = None,
-    changes: dict[str, Any] | None = None,
-    library: str = "auto",
-    classes: str | None = None,
-    mean: Floats | None = None,
-    std: Floats | None = None,
-    crop: str | None = None,
-) -> None:
-    given = imported(Path(source), network, changes or {}, library)
-    spec = given.net.spec
-    known, usual = given.about, given.preprocessing
-    for name, values in (("mean", mean), ("std", std)):
-        if values is not None and len(values) != spec.in_channels:
-            raise UserError(f"--{name} needs {spec.in_channels} numbers, one for each channel, not {len(values)}.")
-    if std is not None and min(std) <= 0:
+def _preprocessing(net: ResNet, options: ConvertOptions) -> Any:
+    usual, channels = preprocessing_of(net.metadata, net.spec), net.spec.in_channels
+    for name, values in (("mean", options.mean), ("std", options.std)):
+        if values is not None and len(values) != channels:
+            raise UserError(f"--{name} needs {channels} numbers, one for each channel, not {len(values)}.")
+    if options.std is not None and min(options.std) <= 0:
         raise UserError("--std must be above 0.")
-    side, shorter = parse_sides(crop) if crop else (usual.crop, usual.resize)
-    usual = dataclasses.replace(
-        usual,
-        mean=mean or usual.mean,
-        std=std or usual.std,
-        crop=side,
-        resize=shorter,
-    )
-    if classes is not None:
-        names, folders = read_classes(_text(Path(classes)), spec.num_classes, classes)
-        known = dataclasses.replace(known, classes=names, folders=folders)
-    known = dataclasses.replace(known, preprocessing=usual)
-    save_weights(given.net, out, metadata=known.to_metadata())
-    print_lines(given.what)
-    told = (
-        ", ".join(known.classes[:3]) + " ..." if known.classes else "classes without names; --classes FILE gives some"
-    )
-    print_lines(f"{spec.num_classes} classes: {told}")
-    print_lines(
-        f"reads RGB, shorter side {usual.resize}, crop {usual.crop}, mean {_list(usual.mean)}, std {_list(usual.std)}"
-    )
-    print_lines(out)
+    crop, resize = parse_sides(options.crop) if options.crop else (usual.crop, usual.resize)
+    mean, std = options.mean or usual.mean, options.std or usual.std
+    return dataclasses.replace(usual, mean=mean, std=std, crop=crop, resize=resize)
 
 
-def imported(path: Path, network: str | None, changes: dict[str, Any], library: str) -> LoadedModel:
-    if is_tfjs(path):
-        if network or changes:
-            raise UserError(f"{path} can only be Keras's ResNet-50; leave out --network and what differs from it.")
-        net, known = load_keras(path)
-        return LoadedModel(net, f"{known.provenance['source']}", known)
-    given = subject(path, network, changes, library)
-    if given.about.provenance or given.about.data:  # a file of ours
-        return given
-    origin = {
-        "source": f"{layout_in(path).title}, from {path.name}",
-        "sha256": _sha256(path),
-    }
-    return dataclasses.replace(given, about=dataclasses.replace(given.about, provenance=origin))
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while some := file.read(1 << 20):
-            digest.update(some)
-    return digest.hexdigest()
-
-
-def _text(path: Path) -> bytes:
+def _read_text(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
             return read_bounded(file, TEXT, path)
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}.") from error
-
-
-def _list(values: Floats) -> str:
-    return ", ".join(f"{value:.4g}" for value in values)

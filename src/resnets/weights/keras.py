@@ -19,13 +19,13 @@ import torch
 from torch import Tensor
 
 from resnets.errors import UserError
+from resnets.metadata import Metadata, Preprocessing
 from resnets.nn import ResNet, build
 from resnets.nn.network import unit_shapes
 from resnets.nn.shortcuts import projects
 from resnets.spec import Spec
 from resnets.weights.classes import read_classes
 from resnets.weights.files import some
-from resnets.metadata import Metadata, Preprocessing
 from resnets.weights.tfjs import Array, read
 from resnets.zoo import spec_of
 

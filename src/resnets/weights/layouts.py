@@ -13,8 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from resnets.errors import UserError
+from resnets.metadata import IMAGENET_MEAN_STD
 from resnets.nn.network import unit_shapes
 from resnets.nn.shortcuts import projects
 from resnets.spec import KERNELS, ORDERS, Identity, Spec
@@ -34,7 +36,8 @@ class Layout:
     modules: Callable[[Spec], Pairs] | None = None  # none where their names are ours
     conventions: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # field of a spec -> what it may be
     conv_classifier: bool = False  # the classifier is a 1x1 convolution
-    mean_std: tuple[Floats, Floats] | None = None  # with which its nets were trained, where all had the same
+    mean_std: Callable[[Spec], tuple[Floats, Floats] | None] = lambda spec: None  # with which its nets were trained
+    first: tuple[str, int] | None = None  # the name of the first filters and their size, where names alone do not tell
 
     def names(self, spec: Spec, tensors: Collection[str]) -> dict[str, str]:
         """Our tensors' names and theirs."""
@@ -128,6 +131,11 @@ _IMAGENET = {
     "stride_on": ("3x3",),
 }
 
+_CIFAR_MEAN_STD = {  # by classes, as chenyaofo's logs of training state them
+    10: ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.201)),
+    100: ((0.507, 0.4865, 0.4409), (0.2673, 0.2564, 0.2761)),
+}
+
 OURS = Layout("resnets", ("resnets",), ("units.",))
 TIMM_V2 = Layout(
     "timm's resnetv2",
@@ -150,7 +158,23 @@ AKAMASTER = Layout(
         "resize": ("pad_both",),
         **_COMMON,
     },
-    mean_std=((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),  # ImageNet's, on CIFAR
+    mean_std=lambda spec: IMAGENET_MEAN_STD,  # on CIFAR too
+)
+CHENYAOFO = Layout(
+    "chenyaofo's CIFAR nets",
+    ("chenyaofo",),
+    ("layer1.", "fc."),
+    _torchvision,
+    {
+        "order": ("original",),
+        "stem_activation": (True,),
+        "stem": ("cifar",),
+        "kernels": (KERNELS["basic"],),
+        "resize": ("project",),
+        **_COMMON,
+    },
+    mean_std=lambda spec: _CIFAR_MEAN_STD.get(spec.num_classes),
+    first=("conv1.weight", 3),
 )
 TORCHVISION = Layout(
     "torchvision's resnet",
@@ -159,16 +183,19 @@ TORCHVISION = Layout(
     _torchvision,
     {"order": ("original",), "stem_activation": (True,), **_IMAGENET, **_COMMON},
 )
-LAYOUTS = (OURS, TIMM_V2, AKAMASTER, TORCHVISION)  # akamaster's marks include torchvision's, so it comes first
-PEERS = ("torchvision", "timm", "akamaster")
+LAYOUTS = (OURS, TIMM_V2, AKAMASTER, CHENYAOFO, TORCHVISION)  # the marks of some include torchvision's: it comes last
+PEERS = ("torchvision", "timm", "akamaster", "chenyaofo")
 
 
-def recognise(names: Collection[str]) -> Layout | None:
-    """The layout of a file with these names of tensors."""
-    for layout in LAYOUTS:
-        if all(any(name.startswith(mark) for name in names) for mark in layout.marks):
-            return layout
-    return None
+def recognise(tensors: Mapping[str, Tensor]) -> Layout | None:
+    """The layout of a file with these tensors."""
+    return next((layout for layout in LAYOUTS if _has_marks(tensors, layout)), None)
+
+
+def _has_marks(tensors: Mapping[str, Tensor], layout: Layout) -> bool:
+    if layout.first and (layout.first[0] not in tensors or tensors[layout.first[0]].shape[-1:] != (layout.first[1],)):
+        return False
+    return all(any(name.startswith(mark) for name in tensors) for mark in layout.marks)
 
 
 def layout_of(peer: str, spec: Spec) -> Layout:

@@ -1,7 +1,7 @@
 """Weights in and out of networks.
 
-Our own files are safetensors with the net's spec in the header, so that `load` rebuilds the net from the file
-alone. `load_weights` also fills a net from the files of other libraries, and takes nothing that does not fit.
+Our own files are safetensors with the net's spec in the header, so that the net is rebuilt from the file alone.
+`load_weights` also fills a net from the files of other libraries, and takes nothing that does not fit.
 """
 
 from __future__ import annotations
@@ -47,21 +47,24 @@ def load_weights(net: ResNet, path: AnyPath, source: str = "auto") -> LoadReport
     The file is safetensors or a torch file with a state dict, from `resnets`, `torchvision`, `timm` (its
     `resnet*` and `resnetv2_*` with BatchNorm) or `akamaster` (CIFAR); `source` insists on one of them. The
     values are converted to the net's dtype and device.
+
+    >>> report = resnets.load_weights(resnets.create("resnet20"), "resnet20.th")
     """
-    if source not in ("auto", *FORMATS):
-        raise one_of("source", source, ("auto", *FORMATS))
-    state = net.state_dict()  # these are the net's own tensors
-    if any(tensor.is_meta for tensor in state.values()):
+    if any(tensor.is_meta for tensor in net.state_dict().values()):
         raise UserError("a net on the meta device has no memory for weights; move it with net.to_empty(device='cpu').")
     file = files.read(path)
-    layout = _layout(file, source)
+    return fill(net, file, layout_of_file(file, source), source)
+
+
+def fill(net: ResNet, file: WeightsFile, layout: Layout, source: str = "auto") -> LoadReport:
+    """Copy the tensors of a file into a net, all or none."""
     if layout is OURS:
         _require_same(net.spec, file)
     else:
         layout.require(net.spec, f"{file.path} holds weights of")
     found = _fitting(net, file, layout)
     with torch.no_grad():
-        for name, tensor in state.items():
+        for name, tensor in net.state_dict().items():  # these are the net's own tensors
             if name in found:
                 tensor.copy_(found[name])
             else:  # a counter of batches that an old file lacks
@@ -71,13 +74,12 @@ def load_weights(net: ResNet, path: AnyPath, source: str = "auto") -> LoadReport
 
 def layout_in(path: AnyPath, source: str = "auto") -> Layout:
     """Whose weights a file holds, with the conventions behind them."""
-    return _layout(files.read(path), source)
+    return layout_of_file(files.read(path), source)
 
 
-def load(path: AnyPath, device: torch.device | str | None = None) -> ResNet:
+def build_from_file(file: WeightsFile) -> ResNet:
     """The net of a file that `save_weights` wrote, with its weights and their dtype."""
-    file = files.read(path)
-    spec = _spec_in(file.metadata, path)
+    path, spec = file.path, _spec_in(file.metadata, file.path)
     if spec.depth > len(file.tensors):  # before a false description makes us build without end
         raise UserError(f"{path} describes {spec.depth} layers of weights and holds {len(file.tensors)} tensors.")
     try:
@@ -85,8 +87,7 @@ def load(path: AnyPath, device: torch.device | str | None = None) -> ResNet:
     except (RuntimeError, OverflowError, TypeError) as error:
         raise UserError(f"{path} describes a network that is too large to build.") from error
     found = _fitting(net, file, OURS)
-    to = torch.device(device or "cpu")
-    net.load_state_dict({name: tensor.to(to, copy=True) for name, tensor in found.items()}, assign=True)
+    net.load_state_dict({name: tensor.to("cpu", copy=True) for name, tensor in found.items()}, assign=True)
     return net
 
 
@@ -101,12 +102,15 @@ def save_weights(
     """Write a net's weights as safetensors, whole or not at all.
 
     In the format `resnets` the header carries the net's spec; `torchvision`, `timm` and `akamaster` write these
-    libraries' names for a net that follows their conventions. `metadata` is added to the header.
+    libraries' names for a net that follows their conventions. `metadata` is added to the header; by default that is
+    what the net itself knows, its classes and preprocessing.
+
+    >>> resnets.save_weights(net, "net.safetensors")
     """
     header = {"format": "pt", "resnets.version": __version__}
     if format == "resnets":
         header["resnets.spec"] = json.dumps(net.spec.to_dict())
-    for key, value in (metadata or {}).items():
+    for key, value in (net.metadata.to_metadata() if metadata is None else metadata).items():
         if not isinstance(key, str) or not isinstance(value, str):
             raise UserError(f"metadata must map text to text, not {key!r} to {value!r}.")
         if key == "format" or key.startswith("resnets."):
@@ -153,7 +157,10 @@ def _exported(net: ResNet, layout: Layout) -> dict[str, Tensor]:
 # --- whose file it is -------------------------------------------------------------------------
 
 
-def _layout(file: WeightsFile, source: str) -> Layout:
+def layout_of_file(file: WeightsFile, source: str = "auto") -> Layout:
+    """Whose weights a file holds; `source` insists on one library."""
+    if source not in ("auto", *FORMATS):
+        raise one_of("source", source, ("auto", *FORMATS))
     layout = recognise(file.tensors)
     if layout is None:
         raise UserError(

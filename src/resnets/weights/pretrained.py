@@ -42,8 +42,6 @@ def file_of(name: str) -> Path:
     return path
 
 
-def find_weights(word: str) -> Path:
-    """A path as it is, unless nothing is there and the word is made like the names of the pretrained networks."""
-    path, data = Path(word), {name.partition(".")[2] for name in index()}
-    named = word.partition(".")[2] in data
-    return file_of(word) if named and not path.exists() else path
+def is_name(word: str) -> bool:
+    """Whether a word has the form of a pretrained name, `NETWORK.DATA`, with data that some network is trained on."""
+    return word.partition(".")[2] in {name.partition(".")[2] for name in index()}

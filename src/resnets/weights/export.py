@@ -1,4 +1,4 @@
-"""What `resnets export` does: a network as a file for others, which is written only if it computes the same.
+"""`export`: a network as a file for other programs, which is written only if it computes the same.
 
 Batch, height and width stay open. What a reader needs besides the graph stands in the file: `spec`, `classes`,
 `preprocessing`, `provenance` as JSON, and the use in words.
@@ -9,8 +9,10 @@ from __future__ import annotations
 import copy
 import io
 import json
+import os
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,38 +21,55 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from resnets.atomic import write_atomically
+from resnets.data.transform import preprocessing_of
 from resnets.engine.frozen import Frozen, freeze
 from resnets.engine.onnx import export as onnx_model
 from resnets.engine.onnx import need
-from resnets.errors import UserError, one_of
-from resnets.nn import ResNet, build, shortcuts
+from resnets.errors import UserError
+from resnets.nn import ResNet, shortcuts
 from resnets.nn.structure import frame_changes
-from resnets.text import print_lines
+from resnets.options import takes
 from resnets.version import __version__
-from resnets.weights.loaded_model import LoadedModel, subject
-from resnets.weights.pretrained import find_weights
-from resnets.zoo import NETWORKS, spec_of
+from resnets.weights.models import Model, open_model
+from resnets.weights.options import FORMATS, ExportOptions
 
-FORMATS = {"onnx": ".onnx", "torch-export": ".pt2"}
 _LONGEST = 100  # characters of a network's name in that of a file
 CLOSE = 1e-4  # of the largest score, by which float32 may differ between two orders of adding
 
 
-def export_command(what: str, *, format: str, out: str | None, fold: bool, changes: dict[str, Any]) -> None:
-    if format not in FORMATS:
-        raise one_of("format", format, FORMATS)
-    given = _subject(what, changes)
-    net = given.net.float().eval()
+@dataclass(frozen=True)
+class Exported:
+    """What `export` wrote: the file, and by how much its scores differ from PyTorch's, of the largest score."""
+
+    path: Path
+    net: ResNet
+    difference: float
+
+
+@takes(ExportOptions)
+def export(
+    model: Model,
+    out: str | os.PathLike[str] | None = None,
+    *,
+    options: ExportOptions,
+    changes: dict[str, Any] | None = None,
+) -> Exported:
+    """Write a network for other programs: ONNX, or torch.export's format.
+
+    `model` is what `load` takes, or the name of a network, whose weights are then new. Batch and image size stay open.
+    The file is written only if its scores are PyTorch's.
+
+    >>> resnets.export("preresnet20.cifar10", "net.onnx").path
+    """
+    format = options.format or next((f for f, ending in FORMATS.items() if str(out).endswith(ending)), "onnx")
+    net = open_model(model, changes=changes, fresh=True).float().eval()
     path = Path(out or file_name(net.spec.name, FORMATS[format]))
-    data, runs = (_onnx if format == "onnx" else _torch_export)(net, fold, about(given))
-    off = difference(net, runs, given.preprocessing.crop)
+    data, runs = (_onnx if format == "onnx" else _torch_export)(net, options.fold, describe(net))
+    off = difference(net, runs, preprocessing_of(net.metadata, net.spec).crop)
     if not off <= CLOSE:
         raise UserError(f"the {format} graph's scores differ from PyTorch's by {off:.1e} of the largest; not written.")
     write_atomically(path, data)
-    print_lines(given.what)
-    print_lines(f"images (N, {net.spec.in_channels}, H, W) to scores (N, {net.spec.num_classes}); {use(given)}")
-    print_lines(f"compared with PyTorch on three shapes: scores differ by at most {off:.1e} of the largest")
-    print_lines(path)
+    return Exported(path, net, off)
 
 
 def file_name(network: str, ending: str) -> str:
@@ -58,29 +77,21 @@ def file_name(network: str, ending: str) -> str:
     return (re.sub(r"[^A-Za-z0-9_.-]+", "_", network)[:_LONGEST].lstrip(".") or "network") + ending
 
 
-def _subject(what: str, changes: dict[str, Any]) -> LoadedModel:
-    """A named network with fresh weights, or one from a file."""
-    if what in NETWORKS:
-        net = build(spec_of(what, **changes), seed=0)
-        return LoadedModel(net, f"{what} with fresh weights, which knows nothing yet")
-    return subject(find_weights(what), None, changes)
-
-
-def about(given: LoadedModel) -> dict[str, str]:
+def describe(net: ResNet) -> dict[str, str]:
     """What goes into the file besides the graph."""
     known = {
-        "spec": given.net.spec.to_dict(),
-        "classes": list(given.about.classes),
-        "preprocessing": given.preprocessing.to_dict(),
-        "provenance": dict(given.about.provenance),
+        "spec": net.spec.to_dict(),
+        "classes": list(net.classes),
+        "preprocessing": preprocessing_of(net.metadata, net.spec).to_dict(),
+        "provenance": dict(net.metadata.provenance),
     }
     texts = {key: json.dumps(value) for key, value in known.items() if value}
-    return {"resnets.version": __version__, "use": use(given), **texts}
+    return {"resnets.version": __version__, "use": describe_use(net), **texts}
 
 
-def use(given: LoadedModel) -> str:
+def describe_use(net: ResNet) -> str:
     """How to feed it, in words."""
-    read = given.preprocessing
+    read = preprocessing_of(net.metadata, net.spec)
     mean, std = ([round(value, 6) for value in values] for values in (read.mean, read.std))
     pixels = "x / 255 less the mean training image" if read.normalize == "pixel" else f"(x / 255 - {mean}) / {std}"
     return (

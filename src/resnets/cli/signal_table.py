@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from resnets.analysis.propagation_table import ROWS, thinned
+from resnets.cli.propagation_table import ROWS, thinned
 from resnets.runs import Run
 from resnets.text import count, print_lines, print_table
 

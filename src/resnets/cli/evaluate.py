@@ -1,0 +1,111 @@
+"""`resnets eval`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from resnets.cli.networks import NetworkOptions
+from resnets.cli.options import Command
+from resnets.evaluation.options import EvaluateOptions
+from resnets.text import json_text, print_json, print_lines, print_table, say
+
+if TYPE_CHECKING:
+    from resnets.cli.parser import Commands
+    from resnets.evaluation.score import Score
+    from resnets.nn import ResNet
+
+_NAMED = 20  # mistakes
+
+
+def evaluate(commands: Commands) -> None:
+    command = Command(
+        commands,
+        "eval",
+        EvaluateOptions,
+        NetworkOptions,
+        help="measure the test error of a run or of weights",
+        description="Measure the test error of trained weights: a pretrained name, a file of ours or of another "
+        "library, a run. Several of them are an ensemble, whose answers are averaged. Pictures are seen as the file "
+        "says, or by one of the papers' protocols.",
+        usage="%(prog)s [options] WEIGHTS ...",
+    )
+    command.add("models", nargs="+", help="a pretrained name, a file of weights, or a run's folder", metavar="WEIGHTS")
+    command.add(
+        "--data",
+        help="cifar10, cifar100, fashion-mnist, synthetic[:N] or a folder of class folders (what it was trained on)",
+        metavar="DATA",
+    )
+    command.add("--per-class", action="store_true", help="print the error of each class")
+    command.add("--mistakes", action="store_true", help="print which images are wrong, and what they are taken for")
+    command.add("-o", "--out", help="write the result as JSON, with its provenance", metavar="FILE")
+    command.add("--json", action="store_true", help="print JSON")
+    command.add_options()
+
+    def run(args: argparse.Namespace) -> None:
+        given, changes = command.read(args)
+        options = EvaluateOptions(**given)
+        from resnets.data.progress import Console
+        from resnets.evaluation.evaluate import evaluate
+        from resnets.weights.models import open_model
+
+        named: dict[str, Any] = {"network": options.network, "changes": changes, "source": options.source}
+        nets = [open_model(word, **named) for word in args.models]
+        score = evaluate(nets, args.data, options=options, progress=Console(), warn=_warn)
+        if args.out:
+            _write(Path(args.out), {**_to_dict(score), "weights": [dict(net.metadata.provenance) for net in nets]})
+        if args.json:
+            return print_json(_to_dict(score))
+        _print(score, nets)
+        if args.per_class:
+            _print_classes(score)
+        if args.mistakes:
+            _print_mistakes(score)
+
+    command.run(run)
+
+
+def _warn(sentence: str) -> None:
+    say(f"warning: {sentence}")
+
+
+def _to_dict(score: Score) -> dict[str, Any]:
+    classes = [{"name": c.name, "images": c.images, "wrong": c.wrong} for c in score.per_class]
+    return {**score.context, **score.to_dict(), "classes": classes}
+
+
+def _print(score: Score, nets: list[ResNet]) -> None:
+    for net in nets:
+        print_lines(net.metadata.origin)
+    names = " and ".join(net.spec.name for net in nets)
+    print_lines(f"{names} on {score.context['data']}, {score.context['views']}: {score}")
+    if skipped := score.context.get("skipped"):
+        print_lines(f"{skipped} of {skipped + score.images} pictures could not be decoded and were skipped")
+    accuracy = f"top-1 accuracy {100 - score.error:.2f} %"
+    if five := score.top5:
+        print_lines(f"top-5 {five}")
+        accuracy += f", top-5 accuracy {100 - five.error:.2f} %"
+    print_lines(accuracy)
+
+
+def _print_classes(score: Score) -> None:
+    rows = [(c.name, f"{c.images:,}", f"{c.wrong:,}", f"{c.error:.2f}") for c in score.per_class if c.images]
+    print_lines()
+    print_table(("class", "images", "wrong", "error %"), rows, right=("images", "wrong", "error %"))
+
+
+def _print_mistakes(score: Score) -> None:
+    names = score.classes or tuple(map(str, range(len(score.per_class))))
+    rows = [(str(m.image), names[m.label], names[m.found]) for m in score.mistakes[:_NAMED]]
+    print_lines()
+    print_table(("image", "is", "taken for"), rows)
+    if len(score.mistakes) > _NAMED:
+        print_lines(f"and {len(score.mistakes) - _NAMED:,} more")
+
+
+def _write(path: Path, result: dict[str, Any]) -> None:
+    from resnets.atomic import write_atomically
+    from resnets.runs import provenance
+
+    write_atomically(path, (json_text({**result, **provenance()}, indent=1) + "\n").encode())

@@ -1,0 +1,218 @@
+"""`resnets models` and `resnets info`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from resnets.cli.networks import NetworkOptions
+from resnets.cli.options import Command
+from resnets.errors import UserError, one_of
+from resnets.options import Options, option, parse_size
+from resnets.spec import Plain, Spec
+from resnets.text import columns, count, multiply_adds, print_json, print_lines, print_table, shows
+from resnets.zoo import NETWORKS, list_models, spec_of
+
+if TYPE_CHECKING:
+    from resnets.cli.parser import Commands
+    from resnets.describe.network import Description
+
+_BATCH = 128  # the papers' on CIFAR
+
+
+def models(commands: Commands) -> None:
+    command = Command(
+        commands,
+        "models",
+        help="list the named networks",
+        description="List the named networks with their cost, and those that come trained inside the package.",
+    )
+    command.add("pattern", nargs="?", default="*", help="a shell pattern: 'preresnet*'", metavar="PATTERN")
+    command.add("--json", action="store_true", help="print JSON")
+    command.run(lambda args: _print_models(args.pattern, args.json))
+
+
+def _print_models(pattern: str, as_json: bool) -> None:
+    names = list_models(pattern)
+    if not names:
+        raise one_of("network", pattern, NETWORKS)
+    from resnets.analysis.complexity import complexity
+    from resnets.weights import pretrained
+
+    trained = {name: pretrained.of(name) for name in names}
+    rows: list[dict[str, Any]] = []
+    for spec in map(spec_of, names):
+        cost = complexity(spec)
+        rows.append(
+            {
+                "name": spec.name,
+                "block": spec.block,
+                "units": sum(spec.blocks),
+                "layers": spec.depth,
+                "parameters": cost.parameters,
+                "multiply_adds": cost.multiply_adds,
+                "input": list(cost.input),
+            }
+        )
+    if as_json:
+        return print_json([{**row, "pretrained": trained[row["name"]]} for row in rows])
+    header = ("name", "block", "units", "layers", "parameters", "multiply-adds", "input")
+    written: dict[str, Callable[[Any], str]] = {
+        "units": count,
+        "layers": count,
+        "parameters": count,
+        "multiply_adds": multiply_adds,
+        "input": _sides,
+    }
+    cells = [[written.get(key, str)(value) for key, value in row.items()] for row in rows]
+    print_table(header, cells, right=header[2:])
+    shipped = ", ".join(name for some in trained.values() for name in some)
+    print_lines("", f"trained, in the package: {shipped or 'none of these'}")
+
+
+@dataclass(frozen=True)
+class InfoOptions(Options):
+    """What `info` shows besides the network."""
+
+    size: object = option(None, "of the images: 320, or 320x256 (height x width)", parse=parse_size)
+    weights: str | None = option(None, "load this file into the network and say what it is", metavar="FILE")
+    source: str | None = option(None, "library whose weights the file must hold", metavar="LIBRARY")
+    memory: bool = option(False, "show how much memory training takes in each mode")
+    engine: bool = option(False, "show how it would be trained here, and why")
+    batch: int | None = option(None, "images in a batch, for --memory and --engine", least=1)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.source and not self.weights:
+            raise UserError("--source says whose weights are in a file; name the file with --weights.")
+        if self.batch is not None and not (self.engine or self.memory):
+            raise UserError("--batch goes with --memory or --engine.")
+
+
+def info(commands: Commands) -> None:
+    command = Command(
+        commands,
+        "info",
+        InfoOptions,
+        NetworkOptions,
+        help="describe a network: layers, cost, switches, a drawing of its unit",
+        description="Describe a network: its layers, its cost, every switch, and a drawing of its unit.",
+        usage="%(prog)s [options] NETWORK",
+    )
+    command.add("network", help="a name from 'resnets models', a weights file, a run", metavar="NETWORK")
+    command.add("--json", action="store_true", help="print JSON")
+    command.add_options()
+
+    def run(args: argparse.Namespace) -> None:
+        given, changes = command.read(args)
+        _print_info(args.network, changes, InfoOptions(**given), args.json)
+
+    command.run(run)
+
+
+def _print_info(network: str, changes: dict[str, Any], options: InfoOptions, as_json: bool) -> None:
+    spec = _find_spec(network, changes)
+    from resnets.describe.network import describe
+    from resnets.describe.training import Training
+
+    size: Any = options.size
+    description = describe(spec, size)
+    report = _load(spec, options.weights, options.source or "auto") if options.weights else None
+    training = Training(spec, options.batch or _BATCH, size)
+    if as_json:
+        data = description.to_dict()
+        if report is not None:
+            data["weights"] = {"file": options.weights, "report": report}
+        if options.memory:
+            data["memory"] = training.memory()
+        if options.engine:
+            data["engine"] = training.engine()
+        return print_json(data)
+    _print(description)
+    if report is not None:
+        print_lines("", report)
+    if options.memory:
+        _print_memory(training.batch, training.memory())
+    if options.engine:
+        print_lines("", "How it is trained here:", "")
+        print_table(("what", "value", "why"), [list(line.values()) for line in training.engine()])
+
+
+def _print_memory(batch: int, found: dict[str, Any]) -> None:
+    from resnets.engine import MODES
+
+    room = found["available"]
+    there = "available memory unknown" if room is None else f"{room >> 20:,} are available"
+    print_lines("", f"Memory of training with batches of {batch}, in MiB; {there}:", "")
+    header = ("mode", "peak", "process", "weights", "maps", "", "what is kept")
+    rows = []
+    for mode, row in found["modes"].items():
+        numbers = [f"{row[key] >> 20:,}" for key in ("total", "base", "weights", "maps")]
+        word = "auto" if mode == found["auto"] else "fits" if row["fits"] else "too much"
+        rows.append([mode, *numbers, word, MODES[mode]])
+    print_table(header, rows, right=header[1:5])
+
+
+def _find_spec(network: str, changes: dict[str, Any]) -> Spec:
+    """The spec of a named network, without torch; of weights through the resolver of all commands."""
+    if network in NETWORKS:
+        return spec_of(network, **changes)
+    from resnets.weights.models import open_model
+
+    return open_model(network, changes=changes).spec
+
+
+def _load(spec: Spec, path: str, source: str) -> str:
+    from resnets.nn import build
+    from resnets.weights.networks import load_weights
+
+    return str(load_weights(build(spec), path, source=source))
+
+
+def _print(description: Description) -> None:
+    spec, cost = description.spec, description.cost
+    units = f"{count(sum(spec.blocks))} {spec.block} units"
+    print_lines(f"{spec.name}: {count(spec.depth)} layers, {units}, {spec.num_classes} classes")
+    if changes := description.changed:
+        print_lines(f"changed from {spec.name}: {', '.join(f'{field}={value}' for field, value in changes.items())}")
+    print_lines(
+        f"{count(cost.parameters)} parameters, {multiply_adds(cost.multiply_adds)} multiply-adds "
+        f"on images of {_map(cost.input)} (at least {_sides((0, spec.min_size, spec.min_size))})"
+    )
+    print_lines()
+    header = ("part", "output", "kernels, filters", "halves the map", "parameters", "multiply-adds")
+    rows = [
+        (r.name, _map(r.output), r.layers, r.stride, count(r.parameters), multiply_adds(r.multiply_adds))
+        for r in description.rows
+    ]
+    print_table(header, rows, right=header[-2:])
+    print_lines()
+    print_table(("switch", "value", "meaning"), [(s.name, _value(s.value), s.meaning) for s in description.switches])
+    print_lines()
+    plain = isinstance(spec.shortcut, Plain)
+    print_lines("F, then f." if plain else "The shortcut h on the left, F on the right, f below the addition.")
+    print_lines("Units count from 0, as in net.units; filters are those of the first unit named.")
+    print_lines()
+    from resnets.describe.drawing import draw_kinds
+
+    drawn = draw_kinds(description.kinds, columns())
+    if not shows(drawn):
+        drawn = draw_kinds(description.kinds, columns(), ascii_only=True)
+    print_lines(*drawn.split("\n"))
+
+
+def _value(value: str | bool | float) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return value if isinstance(value, str) else f"{value:g}"
+
+
+def _map(shape: tuple[int, int, int]) -> str:
+    """`64 x 32x32`; channels alone where the map is one pixel."""
+    return str(shape[0]) if shape[1:] == (1, 1) else f"{shape[0]} x {_sides(shape)}"
+
+
+def _sides(shape: Any) -> str:
+    return "x".join(map(str, shape[1:]))

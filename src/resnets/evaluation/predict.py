@@ -1,0 +1,110 @@
+"""`predict`: the likeliest classes of pictures, a few pictures in memory at a time."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from PIL import Image
+
+from resnets.data.picture import look_at_file, pictures_below
+from resnets.engine.allocator import keep_freed_memory
+from resnets.engine.device import choose
+from resnets.engine.inference import chosen
+from resnets.errors import UserError
+from resnets.evaluation.ensemble import Member, Seen, batches, probabilities
+from resnets.evaluation.evaluate import make_member
+from resnets.evaluation.labelled_images import ahead, size_of_views
+from resnets.evaluation.options import PredictOptions
+from resnets.nn import ResNet
+from resnets.options import takes
+from resnets.weights.models import Model, open_model
+from resnets.weights.pretrained import DEFAULT
+
+Picture = str | os.PathLike[str] | Image.Image
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The likeliest classes of a picture with their probabilities, or why it has none (`fault`)."""
+
+    file: str  # empty for a picture that was given as such
+    labels: tuple[int, ...] = ()
+    classes: tuple[str, ...] = ()  # the names of `labels`
+    probabilities: tuple[float, ...] = ()
+    fault: str = ""
+
+    def __str__(self) -> str:
+        rows = [f"{name} {100 * p:.1f} %" for name, p in zip(self.classes, self.probabilities, strict=True)]
+        return f"{self.file}: {self.fault or ', '.join(rows)}"
+
+
+@takes(PredictOptions)
+def predict(model: Model | None, pictures: Picture | Sequence[Picture], *, options: PredictOptions) -> list[Prediction]:
+    """The likeliest classes of pictures: files, folders of files, or PIL images.
+
+    `model` is what `load` takes; None is the small network for CIFAR-10 in the package. A picture that cannot be read
+    has a `fault` instead of classes.
+
+    >>> resnets.predict("preresnet20.cifar10", ["cat.jpg"])[0].classes[0]
+    """
+    given = [pictures] if isinstance(pictures, str | os.PathLike | Image.Image) else list(pictures)
+    return list(Predictor(model, options).predict(find_pictures(given)))
+
+
+class Predictor:
+    """A network that is ready to recognise pictures."""
+
+    def __init__(self, model: Model | None, options: PredictOptions) -> None:
+        keep_freed_memory()
+        device = choose(options.device)
+        engine = chosen(options.engine, device)
+        self.net: ResNet = open_model(DEFAULT if model is None else model)
+        self.options = options
+        self.member: Member = make_member(self.net, options, engine, device)
+
+    def predict(self, pictures: Sequence[Path | Image.Image]) -> Iterator[Prediction]:
+        """In the order of the pictures; files are decoded ahead, some at a time."""
+        stream = zip(pictures, ahead(self._look, pictures, size_of_views), strict=True)
+        for batch in batches(stream, lambda pair: size_of_views(pair[1])):
+            seen = [found for _, found in batch if isinstance(found, Seen)]
+            ranked = iter(self._rank(seen) if seen else ())
+            for picture, found in batch:
+                file = "" if isinstance(picture, Image.Image) else str(picture)
+                yield Prediction(file, fault=found) if isinstance(found, str) else Prediction(file, *next(ranked))
+
+    def _look(self, picture: Path | Image.Image) -> Seen | str:
+        if isinstance(picture, Image.Image):
+            return Seen(picture.convert("L" if self.net.spec.in_channels == 1 else "RGB"), [self.member.views])
+        try:
+            return look_at_file(picture, self.net.spec.in_channels, lambda image: Seen(image, [self.member.views]))
+        except UserError as error:
+            return str(error)
+
+    def _rank(self, pictures: Sequence[Seen]) -> Iterator[tuple[tuple[int, ...], tuple[str, ...], tuple[float, ...]]]:
+        table = probabilities([self.member], pictures, self.options.average)
+        best = table.topk(min(self.options.top, table.shape[1]))
+        for labels, values in zip(best.indices.tolist(), best.values.tolist(), strict=True):
+            yield tuple(labels), tuple(map(self.net.metadata.name, labels)), tuple(values)
+
+
+def find_pictures(given: Sequence[Picture]) -> list[Path | Image.Image]:
+    """The files that were named, and in folders those that are named as pictures."""
+    return [found for picture in given for found in _expand(picture)]
+
+
+def _expand(picture: Picture) -> list[Path | Image.Image]:
+    if isinstance(picture, Image.Image):
+        return [picture]
+    if re.match(r"[a-z]+://", os.fspath(picture)):
+        raise UserError(f"{picture} is an address on the web: download the picture and give its file.")
+    path = Path(picture)
+    if not path.is_dir():
+        return [path]
+    files: list[Path | Image.Image] = list(pictures_below(path))
+    if not files:
+        raise UserError(f"{path} has no pictures in it.")
+    return files

@@ -1,0 +1,176 @@
+"""`load`: the one way from a word to a network, for every function and command."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from resnets.errors import UserError, one_of
+from resnets.metadata import Metadata, Preprocessing, parse_metadata
+from resnets.nn import ResNet, build
+from resnets.runs import Run
+from resnets.spec import Spec
+from resnets.weights import files, pretrained
+from resnets.weights.compare import choices
+from resnets.weights.files import WeightsFile
+from resnets.weights.keras import load_keras
+from resnets.weights.layouts import Layout
+from resnets.weights.networks import build_from_file, fill, layout_of_file
+from resnets.weights.recognition import find_differences, infer_spec
+from resnets.weights.tfjs import is_tfjs
+from resnets.zoo import NETWORKS, spec_of
+
+Model = str | os.PathLike[str] | Run | ResNet
+
+
+def load(
+    what: Model,
+    *,
+    num_classes: int | None = None,
+    network: str | None = None,
+    source: str = "auto",
+    seed: int = 0,
+    device: torch.device | str | None = None,
+    dtype: torch.dtype | None = None,
+    **changes: Any,
+) -> ResNet:
+    """A trained network: a pretrained name, a file of this or another library, or the folder of a run.
+
+    The network of another library's file is found from its tensors; `network` and `changes` (fields of `Spec`) name it
+    where they leave a doubt, and `source` says whose file it must be. With `num_classes` other than the file's the
+    network gets a new classifier, drawn by `seed`. `net.classes` and `net.transform` are those of the file.
+
+    >>> net = resnets.load("preresnet20.cifar10")
+    >>> net.classes[0]
+    'airplane'
+    >>> net = resnets.load("preresnet20.cifar10", num_classes=5)
+    """
+    net = open_model(what, network=network, changes=changes, source=source)
+    if num_classes is not None and num_classes != net.spec.num_classes:
+        net = replace_classifier(net, num_classes, seed)
+    return net.to(device=device, dtype=dtype)
+
+
+def open_model(
+    what: Model,
+    *,
+    network: str | None = None,
+    changes: Mapping[str, Any] | None = None,
+    source: str = "auto",
+    fresh: bool = False,
+    seed: int = 0,
+) -> ResNet:
+    """The network that a word names, with its `metadata`; `fresh` allows a network without weights, by its name."""
+    changes = dict(changes or {})
+    if isinstance(what, ResNet):
+        return what.original
+    place = find(what.path if isinstance(what, Run) else what)
+    if isinstance(place, str):
+        if not fresh:
+            trained = pretrained.of(place)
+            advice = f"name trained weights: {', '.join(trained)}" if trained else "name a file of weights or a run"
+            raise UserError(f"{place} is a network without weights; {advice}.")
+        net = build(spec_of(place, **changes), seed=seed)
+        return _describe(net, Metadata(origin=f"{place} with new weights, which are not trained"))
+    if is_tfjs(place):
+        if network or changes:
+            raise UserError(f"{place} can only be Keras's ResNet-50; leave out --network and what differs from it.")
+        net, metadata = load_keras(place)
+        return _describe(net, dataclasses.replace(metadata, origin=f"{metadata.provenance['source']}"))
+    if place.is_dir():
+        place = _final_weights(place)
+    return _open_file(place, network, changes, source)
+
+
+def find(what: str | os.PathLike[str]) -> Path | str:
+    """The file or folder that a word means, or the name of a network."""
+    word, path = os.fspath(what), Path(what).expanduser()
+    if word in NETWORKS:
+        return word
+    if path.exists():
+        return path
+    if pretrained.is_name(word):
+        return pretrained.file_of(word)
+    if set(word) & set("./\\"):
+        raise UserError(f"there is no file {word}.")
+    raise one_of("network", word, [*NETWORKS, *pretrained.index()])
+
+
+def _final_weights(folder: Path) -> Path:
+    path = folder / "final.safetensors"
+    if not path.exists():
+        raise UserError(f"{folder} has no final.safetensors: the run is not finished, or it is no run.")
+    return path
+
+
+def _open_file(path: Path, network: str | None, changes: dict[str, Any], source: str) -> ResNet:
+    file = files.read(path)
+    if "resnets.spec" in file.metadata:
+        if network or changes:
+            raise UserError(f"{path} says itself what its network is; leave out --network and what differs from it.")
+        net = build_from_file(file)
+        metadata = parse_metadata(file.metadata, net.spec, path)
+        return _describe(net, dataclasses.replace(metadata, origin=f"{net.spec.name} from {path}"))
+    layout = layout_of_file(file, source)
+    spec = _resolve_spec(file, layout, network, changes)
+    net = build(spec)
+    report = fill(net, file, layout, source)
+    mean_std = layout.mean_std(spec)
+    known = Metadata(
+        preprocessing=Preprocessing.usual(spec, mean_std) if mean_std else None,
+        provenance={"source": f"{layout.title}, from {path.name}", "sha256": hash_file(path)},
+        origin=f"{report} The network is {spec.name} with {spec.num_classes} classes.",
+    )
+    return _describe(net, known)
+
+
+def _resolve_spec(file: WeightsFile, layout: Layout, network: str | None, changes: dict[str, Any]) -> Spec:
+    """The network of another library's file: as its tensors say, and as the user says where these leave it open."""
+    inferred = infer_spec(file.tensors, layout, file.path)
+    if network is None:
+        if inferred is None:
+            raise UserError(
+                f"{file.path} does not say which network it holds; name it with --network, as in --network resnet20."
+            )
+        return dataclasses.replace(inferred, **changes)
+    spec = spec_of(network, **changes)
+    # Another library's conventions are followed where the user has not decided otherwise.
+    spec = dataclasses.replace(spec, **{k: v for k, v in layout.fitted(spec).items() if k not in changes})
+    if inferred is not None:
+        if "num_classes" not in changes:
+            spec = dataclasses.replace(spec, num_classes=inferred.num_classes)
+        if wrong := find_differences(spec, inferred):
+            raise UserError(
+                f"{file.path} holds a network with {choices(inferred, wrong)} ({inferred.name}), and {network} has "
+                f"{choices(spec, wrong)}: leave out --network, or name the right one."
+            )
+    return spec
+
+
+def _describe(net: ResNet, metadata: Metadata) -> ResNet:
+    net.metadata = metadata
+    return net
+
+
+def replace_classifier(net: ResNet, num_classes: int, seed: int = 0) -> ResNet:
+    """The same network with a new classifier, drawn by `seed`; the names of its old classes are gone."""
+    new = build(dataclasses.replace(net.spec, num_classes=num_classes), seed=seed)
+    kept = {name: tensor for name, tensor in net.state_dict().items() if not name.startswith("classifier.")}
+    new.load_state_dict(kept, strict=False)
+    origin = f"{net.metadata.origin}, with a new classifier for {num_classes} classes"
+    return _describe(new, dataclasses.replace(net.metadata, classes=(), folders=(), origin=origin))
+
+
+def hash_file(path: Path) -> str:
+    """The SHA-256 of a file."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
