@@ -18,8 +18,10 @@ from safetensors.torch import save_file
 
 import resnets
 from resnets import cli
+from resnets.cli import models as commands
 from resnets.cli import options
-from resnets.cli.commands import describe as commands
+from resnets.cli.networks import NetworkOptions
+from resnets.cli.parser import Parser
 from resnets.spec import ORDERS, RESIZES, SHORTCUTS, Spec
 from resnets.zoo import NETWORKS
 
@@ -222,9 +224,10 @@ def test_every_field_of_a_spec_has_an_option(run) -> None:
     ],
 )
 def test_network_changes(argv: list[str], changes: dict[str, object]) -> None:
-    parser = argparse.ArgumentParser()
-    options.network_options(parser)
-    assert options.network_changes(parser.parse_args(argv)) == changes
+    commands = argparse.ArgumentParser().add_subparsers(parser_class=Parser)
+    command = options.Command(commands, "verb", NetworkOptions)
+    command.add_options()
+    assert command.read(command.parser.parse_args(argv)) == [changes]
 
 
 # --- weights ----------------------------------------------------------------------------------
@@ -348,7 +351,7 @@ def test_interrupt(run, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(commands, "models", interrupt)
+    monkeypatch.setattr(commands, "_print_models", interrupt)
     assert (done := run("models")).code == 130
     assert done.err == "resnets: stopped by Ctrl-C.\n"
 
@@ -357,7 +360,7 @@ def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     def bug(*_: object, **__: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(commands, "models", bug)
+    monkeypatch.setattr(commands, "_print_models", bug)
     with pytest.raises(ZeroDivisionError):
         cli.main(["models"])
 

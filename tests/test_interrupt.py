@@ -57,7 +57,7 @@ def test_ctrl_c_in_the_work_is_told_and_the_handler_is_given_back(monkeypatch, c
 
 def test_who_ignores_ctrl_c_is_left_alone(monkeypatch):
     seen = []
-    monkeypatch.setattr("resnets.data.fetch.fetch_command", lambda *args: seen.append(signal.getsignal(signal.SIGINT)))
+    monkeypatch.setattr("resnets.cli.data._fetch", lambda *args: seen.append(signal.getsignal(signal.SIGINT)))
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         assert main(["data", "fetch", "cifar10"]) == 0

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="
 GIB = 1024  # MiB
 MEASURE = """
 import sys
-import torch, resnets.evaluation.predictions, resnets.weights.convert, resnets.cli.commands.evaluate, resnets.data.check
+import torch, resnets.evaluation.predict, resnets.weights.convert, resnets.evaluation.evaluate, resnets.data.check
 from resnets.cli import main
 def peak():
     with open("/proc/self/status") as file:

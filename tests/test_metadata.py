@@ -5,8 +5,9 @@ import json
 import pytest
 
 import resnets
+from resnets.metadata import IMAGENET_MEAN_STD, Metadata, Preprocessing
+from resnets.metadata import parse_metadata as about
 from resnets.weights.files import read_metadata
-from resnets.metadata import IMAGENET_MEAN_STD, Metadata, Preprocessing, about
 
 SPEC = resnets.spec_of("resnet20", num_classes=3)
 

@@ -8,7 +8,7 @@ from resnets import cli
 from resnets.cli.parser import Parser
 from resnets.errors import UserError
 from resnets.spec import Spec
-from resnets.weights.exporters import file_name
+from resnets.weights.export import file_name
 from resnets.zoo import spec_of
 
 MANY = "9" * 5000
@@ -31,11 +31,11 @@ MANY = "9" * 5000
         (["train", "resnet20", "--batch", "-4"], "batch must be between 1 and 1048576, not -4"),
         (["train", "resnet20", "--data", f"synthetic:{MANY}"], "write synthetic:N"),
         (["train", "resnet20", "--log-every", "²"], "is not a whole number of at least 1"),
-        (["eval", "resnet20", "--precise-bn=-5"], "is not a whole number of at least 1"),
+        (["eval", "resnet20", "--precise-bn=-5"], "precise_bn must be at least 0, not -5"),
         (["reproduce", "table1", "--seeds", "999999999999"], "--seeds must be at least 1 and at most 10,000"),
         (["runs", "a" * 5000], "does not exist"),
         (["report", "a" * 5000], "does not exist"),
-        (["eval", "a" * 5000], "File name too long"),
+        (["eval", "a" * 5000], "unknown network"),
         (
             ["train", "resnet20", "--data", "synthetic:64", "--num-classes", "9" * 12],
             "num_classes must be at most 2,147,483,647",

@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 
 import resnets
 from resnets.cli import main
-from resnets.cli.prediction_output import Answer, Csv, Json, Table
+from resnets.cli.prediction_output import Csv, Json, Prediction, Table
 from resnets.data.progress import Console
 from resnets.text import json_text, print_json, print_lines, print_table
 
@@ -30,16 +30,6 @@ HARMFUL = [chr(i) for i in (*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x2
 def harmless(text: str, lines: int) -> bool:
     """So many lines, none of which holds anything but characters to be seen."""
     return len(text.splitlines()) == text.count("\n") == lines and all(map(str.isprintable, text.splitlines()))
-
-
-class Named:
-    """The part of `Metadata` that answers are told by."""
-
-    def __init__(self, *names):
-        self.names = names
-
-    def name(self, label):
-        return self.names[label]
 
 
 def test_no_other_module_prints():
@@ -84,13 +74,13 @@ def test_json_is_exact_ascii_and_printable(capsys, name):
 
 
 def test_answers_of_all_forms():
-    about, answer = Named(NASTY, "=cmd|' /C calc'!A0"), Answer(f"{NASTY}.png", (0, 1), (0.75, 0.25))
+    found = Prediction(f"{NASTY}.png", (0, 1), (NASTY, "=cmd|' /C calc'!A0"), (0.75, 0.25))
     written = {}
     for form in (Table, Json, Csv):
         out = io.StringIO()
-        teller = form(about, out)
-        teller.tell(answer)
-        teller.close()
+        writer = form(out)
+        writer.write(found)
+        writer.close()
         written[form] = out.getvalue()
     assert harmless(written[Table], 3)
     assert harmless(written[Csv], 3)
@@ -103,7 +93,7 @@ def test_no_cell_of_text_is_a_formula_and_numbers_stay_numbers(name):
     import csv
 
     out = io.StringIO()
-    Csv(Named(name, "cat"), out).tell(Answer(name, (0, 1), (0.5, 0.25)))
+    Csv(out).write(Prediction(name, (0, 1), (name, "cat"), (0.5, 0.25)))
     first, second = list(csv.DictReader(io.StringIO(out.getvalue())))
     assert first["file"] == first["class"] == "'" + name.replace("\t", r"\t").replace("\r", r"\r")
     assert (first["rank"], first["label"], first["probability"]) == ("1", "0", "0.500000")

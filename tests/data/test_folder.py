@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pictures import REAL, tree
-from resnets.data import load_or_open as load
+from resnets.data import open_data as load
 from resnets.data import open_folder
 from resnets.errors import UserError
 
@@ -77,7 +77,7 @@ def test_bad_folders_are_told(tmp_path, make, words):
 
 
 def test_what_is_neither_a_set_nor_a_folder_is_told(tmp_path):
-    with pytest.raises(UserError, match="unknown data 'cifar11': did you mean cifar10"):
+    with pytest.raises(UserError, match="there is no data set or folder 'cifar11': did you mean cifar10"):
         load("cifar11")
     with pytest.raises(UserError, match="there is no folder"):
         load(str(tmp_path / "gone"))

@@ -87,7 +87,13 @@ def test_refuses_other_words(spec):
 
 
 @pytest.mark.parametrize(
-    ("spec", "near"), [("cifar", "cifar10"), ("CIFAR100", "cifar100"), ("sythetic", "synthetic"), ("mnist", "choose")]
+    ("spec", "near"),
+    [
+        ("cifar", "cifar10"),
+        ("CIFAR100", "cifar100"),
+        ("sythetic", "synthetic"),
+        ("mnist", "give a folder with a subfolder for each class"),
+    ],
 )
 def test_unknown_data(spec, near):
     with pytest.raises(UserError, match=near):

@@ -81,12 +81,11 @@ def test_every_engine_finds_the_same_error(tmp_path, net, capsys, engine):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["a.th"], "name it with --network"),
         (["a.th", "--network", "resnet20", "--resize", "pad", "--widths", "4,8,8", "--blocks", "1"], "pad_both"),
-        (["a.th", "--network", "resnet20"], "tensor"),
+        (["a.th", "--network", "resnet20"], "holds a network with blocks=(1, 1, 1), widths=(4, 8, 8) (resnet8)"),
         (["a.safetensors", "--network", "resnet20"], "says itself what its network is"),
         (["a.safetensors", "--data", "cifar11"], "cifar11"),
-        (["a.safetensors", "--data", "synthetic:64", "--normalize", "colour"], "unknown normalisation 'colour'"),
+        (["a.safetensors", "--data", "synthetic:64", "--normalize", "colour"], "unknown normalize 'colour'"),
         (["."], "has no final.safetensors"),
         (["a.safetensors", "--data", "synthetic:64", "--device", "gpu"], "there is no device 'gpu'"),
         (
@@ -109,4 +108,4 @@ def test_mistakes_get_one_sentence(tmp_path, monkeypatch, capsys, net, words, me
 def test_data_of_another_kind_is_refused(tmp_path, capsys):
     resnets.save_weights(resnets.create("resnet20", blocks=1, num_classes=7), tmp_path / "a.safetensors")
     assert main(["eval", str(tmp_path / "a.safetensors"), "--data", "synthetic:64"]) == 2
-    assert "has 10 classes and resnet20 tells 7 apart" in capsys.readouterr().err
+    assert "has 10 classes and resnet20 has 7" in capsys.readouterr().err

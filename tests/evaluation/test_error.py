@@ -9,7 +9,8 @@ from torch.nn import functional
 import resnets
 from resnets.data.augment import Normalize
 from resnets.data.synthetic import synthetic
-from resnets.evaluation.score import Score, evaluate
+from resnets.evaluation.score import Score
+from resnets.evaluation.score import score_images as evaluate
 
 # Newcombe, Statistics in Medicine 17 (1998), table I, method 3: wrong, of, the ends of the interval.
 NEWCOMBE = [(81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0, 0.1611), (1, 29, 0.0061, 0.1718)]
@@ -64,11 +65,13 @@ def test_evaluate_equals_a_loop_over_single_images(trained, batch):
             scores = net(normalize(image[None])).double()[0]
             wrong += int(scores.argmax() != label)
             loss -= float(torch.log(scores.exp() / scores.exp().sum())[label])
-    done = []
-    score = evaluate(net, images, labels, normalize, batch=batch, advance=done.append)
+    score = evaluate(net, images, labels, normalize, batch=batch)
     assert (score.images, score.wrong) == (100, wrong)
     assert score.loss == pytest.approx(loss / 100, rel=1e-5)
-    assert done == [*range(batch, 100, batch), 100]
+    assert score.confusion.sum() == 100
+    assert score.confusion.trace() == 100 - wrong
+    assert len(score.mistakes) == wrong
+    assert sum(c.wrong for c in score.per_class) == wrong
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -85,7 +88,7 @@ def test_evaluate_leaves_the_net_as_it_was(trained, training):
 def test_evaluate_restores_the_mode_after_a_failure(trained):
     net, images, labels, normalize = trained
     net.train()
-    with pytest.raises(RuntimeError):
+    with pytest.raises(ValueError, match="batch_size"):
         evaluate(net, images, labels[:10], normalize)
     assert net.training
 

@@ -11,8 +11,8 @@ from PIL import Image
 
 import resnets
 from resnets.cli import main
-from resnets.evaluation.activation_map import activation_map, overlay, scaled_for
 from resnets.data.test_crops import Crop
+from resnets.evaluation.activation_map import activation_map, overlay, scaled_for
 from resnets.metadata import Metadata, Preprocessing
 
 NAMES = ("ant", "bee", "cat", "dog", "eel")
@@ -91,7 +91,7 @@ def test_what_cannot_be_read_is_listed_at_the_end_and_the_rest_is_told(here, cap
 
 def test_many_pictures_are_never_in_memory_together(here, capsys, monkeypatch):
     """Of a picture only what the network sees is kept, as soon as it is decoded."""
-    import resnets.evaluation.predictions as module
+    import resnets.evaluation.predict as module
 
     for i in range(90):
         drawn(i, (36, 36)).save(here / "pictures" / "more" / f"{i:03d}.png")
@@ -126,7 +126,7 @@ def test_many_pictures_are_never_in_memory_together(here, capsys, monkeypatch):
         (["pictures/a.png", "--weights", "net.safetensors", "--cam", "c.png", "--ten-crop"], "map of one crop"),
         (["empty", "--weights", "net.safetensors"], "empty has no pictures in it"),
         (["pictures/a.png", "--weights", "absent.safetensors"], "there is no file absent.safetensors"),
-        (["pictures/a.png", "--weights", "net.safetensors", "--top", "0"], "not a whole number of at least 1"),
+        (["pictures/a.png", "--weights", "net.safetensors", "--top", "0"], "top must be at least 1, not 0"),
         (["pictures/a.png", "--json", "--csv"], "not allowed with argument"),
     ],
 )

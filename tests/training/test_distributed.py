@@ -92,7 +92,7 @@ def test_the_kept_network_has_the_errors_that_were_told(two):
     import resnets
     from resnets.data.augment import Normalize
     from resnets.data.synthetic import synthetic
-    from resnets.evaluation.score import evaluate
+    from resnets.evaluation.score import score_images as evaluate
 
     data = synthetic(256)
     images, labels = torch.from_numpy(data.test_images), torch.from_numpy(data.test_labels)

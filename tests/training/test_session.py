@@ -9,19 +9,19 @@ import numpy as np
 import pytest
 import tiny
 import torch
+from resnets.weights.loaded_model import normalization, subject
 
 import resnets
 from resnets import runs
 from resnets.data.augment import Normalize
 from resnets.errors import UserError
-from resnets.evaluation.score import evaluate
+from resnets.evaluation.score import score_images as evaluate
 from resnets.recipe import recipe_of
 from resnets.training import progress as progresses
 from resnets.training.batches import MemoryBatches
 from resnets.training.loop import Trainer
 from resnets.training.progress import progress
 from resnets.weights.files import read_metadata
-from resnets.weights.loaded_model import normalization, subject
 from resnets.zoo import spec_of
 from tools.torture.training import MEASURED
 

@@ -9,8 +9,8 @@ import torch
 
 import resnets
 from resnets.cli import main
-from resnets.weights import exporters as module
 from resnets.metadata import Metadata, Preprocessing
+from resnets.weights import export as module
 
 KINDS = {
     "basic": ("resnet20", {"blocks": 1, "widths": (4, 8, 8)}),

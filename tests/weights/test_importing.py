@@ -8,8 +8,8 @@ import torch
 
 import resnets
 from resnets.cli import main
+from resnets.metadata import parse_metadata as about
 from resnets.weights.files import read_metadata
-from resnets.metadata import about
 from resnets.weights.networks import to_peer
 
 NETWORK = ["--network", "resnet18", "--widths", "4,8,8,8", "--num-classes", "3"]
@@ -43,11 +43,10 @@ def test_another_librarys_file_says_all_about_itself(net, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["theirs.pth"], "name it with --network"),
         (["absent.pth", *NETWORK], "there is no file absent.pth"),
         (["absent.tgz"], "there is no file absent.tgz"),
         (["classes.json"], "is not the description of a Keras net"),
-        ([".", *NETWORK], "can only be Keras's ResNet-50"),
+        (["model.json", *NETWORK], "can only be Keras's ResNet-50"),
         (["theirs.pth", *NETWORK, "--mean", "0.5"], "--mean needs 3 numbers"),
         (["theirs.pth", *NETWORK, "--std", "0.5,0,1"], "--std must be above 0"),
         (["theirs.pth", *NETWORK, "--crop", "48@40"], "a crop of 48 does not fit"),

@@ -14,9 +14,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 import keras_graph
 
 import resnets
+from resnets.metadata import Metadata, Preprocessing
+from resnets.metadata import parse_metadata as about
 from resnets.weights.classes import read_classes
 from resnets.weights.keras import load_keras
-from resnets.metadata import Metadata, Preprocessing, about
 
 FILES = 300
 VALUES = (None, 0, -1, 1e400, 10**40, "", "x", [], {}, [None], [[]], True, 2.5, "../../x", "\0", "\ud800")

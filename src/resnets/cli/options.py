@@ -67,7 +67,7 @@ def _add(group: Any, field: dataclasses.Field[Any]) -> None:
     names = [known["short"], name] if known["short"] else [name]
     settings: dict[str, Any] = {"dest": field.name, "default": argparse.SUPPRESS, "help": _help(field)}
     if kind_of(field) == "bool":
-        one_way = field.default is False and not known["group"]
+        one_way = field.default is False and known["group"] not in ("recipe", "network")
         settings["action"] = "store_true" if one_way else argparse.BooleanOptionalAction
     else:
         settings |= {"type": typed(lambda text: parse_value(field, text)), "metavar": _metavar(field)}

@@ -76,18 +76,22 @@ def open_folder(path: str | Path, imagenet: bool = False) -> Folder:
     if not (root / "train").is_dir():
         folders = class_folders(root)
         classes, labels = _classes(root, folders, imagenet)
-        return Folder(name, classes, _scan_training(root, folders, labels), None)
+        return Folder(name, classes, _scan_training(root, folders, labels, imagenet), None)
     folders = class_folders(root / "train")
     classes, labels = _classes(root / "train", folders, imagenet)
-    train = _scan_training(root / "train", folders, labels)
+    train = _scan_training(root / "train", folders, labels, imagenet)
     found = tests_in(root)
     return Folder(name, classes, train, _tested(found, dict(zip(folders, labels, strict=True))) if found else None)
 
 
-def _scan_training(root: Path, folders: tuple[str, ...], labels: list[int]) -> Files:
-    """The training images; a class folder without any is refused, as it would count as a class that is never seen."""
+def _scan_training(root: Path, folders: tuple[str, ...], labels: list[int], imagenet: bool) -> Files:
+    """The training images; a class folder without any is refused, as it would count as a class that is never seen.
+
+    ImageNet has its 1000 classes however few of them are there.
+    """
     files = scan(root, folders, labels)
-    if empty := sorted(set(range(len(folders))) - set(np.unique(files.places).tolist())):
+    empty = sorted(set(range(len(folders))) - set(np.unique(files.places).tolist()))
+    if empty and not imagenet:
         raise UserError(
             f"the class folder {root / folders[empty[0]]} has no image (images end in {', '.join(SUFFIXES)}): put "
             "images in it, or remove it if it is no class."

@@ -93,7 +93,7 @@ def find(what: str | os.PathLike[str]) -> Path | str:
     word, path = os.fspath(what), Path(what).expanduser()
     if word in NETWORKS:
         return word
-    if path.exists():
+    if os.path.exists(path):  # also false for a name that no file can have
         return path
     if pretrained.is_name(word):
         return pretrained.file_of(word)
@@ -136,7 +136,8 @@ def _resolve_spec(file: WeightsFile, layout: Layout, network: str | None, change
     if network is None:
         if inferred is None:
             raise UserError(
-                f"{file.path} does not say which network it holds; name it with --network, as in --network resnet20."
+                f"{file.path} does not say which network it holds; name it with --network, as in --network resnet20; in Python "
+                "by load(path, network='resnet20')."
             )
         return dataclasses.replace(inferred, **changes)
     spec = spec_of(network, **changes)

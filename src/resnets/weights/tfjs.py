@@ -34,8 +34,10 @@ class Stored:
 
 
 def is_tfjs(source: Path) -> bool:
-    """Whether it can only be a package of this kind: other weights are single files of tensors."""
-    return source.is_dir() or source.name.endswith((".tgz", ".tar.gz", ".json"))
+    """Whether it can only be a package of this kind: other weights are single files of tensors, or runs."""
+    if source.is_dir():
+        return any((source / place).exists() for place in ("model.json", "package.json", "package"))
+    return source.name.endswith((".tgz", ".tar.gz", ".json"))
 
 
 def read(source: Path) -> Stored:
