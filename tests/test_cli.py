@@ -20,7 +20,8 @@ import resnets
 from resnets import cli
 from resnets.cli import options
 from resnets.cli.commands import describe as commands
-from resnets.spec import ORDERS, RESIZES, SHORTCUTS, Spec
+from resnets.spec import RESIZES, Spec
+from resnets.unit_spec import ORDERS, SHORTCUTS
 from resnets.zoo import NETWORKS
 
 

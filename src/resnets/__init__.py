@@ -19,16 +19,31 @@ if TYPE_CHECKING:
     from resnets.analysis.complexity import complexity
     from resnets.errors import DivergedError, UserError
     from resnets.nn import ResNet
-    from resnets.spec import Conv1x1, Dropout, ExclusiveGate, Identity, Plain, Scale, ShortcutGate, Spec
+    from resnets.spec import Spec
     from resnets.training.session import train
+    from resnets.unit_spec import (
+        Conv1x1,
+        Dropout,
+        ExclusiveGate,
+        Identity,
+        Plain,
+        Scale,
+        Shortcut,
+        ShortcutGate,
+        register_order,
+        register_shortcut,
+    )
     from resnets.weights.networks import load, load_weights, save_weights
     from resnets.zoo import list_models, spec_of
 
 _LAZY = {  # where each name lives; what takes time to import is imported when it is asked for
     **dict.fromkeys(("DivergedError", "UserError"), "resnets.errors"),
     **dict.fromkeys(
-        ("Conv1x1", "Dropout", "ExclusiveGate", "Identity", "Plain", "Scale", "ShortcutGate", "Spec"), "resnets.spec"
+        ("Conv1x1", "Dropout", "ExclusiveGate", "Identity", "Plain", "Scale", "Shortcut", "ShortcutGate"),
+        "resnets.unit_spec",
     ),
+    **dict.fromkeys(("register_order", "register_shortcut"), "resnets.unit_spec"),
+    "Spec": "resnets.spec",
     **dict.fromkeys(("list_models", "spec_of"), "resnets.zoo"),
     **dict.fromkeys(("load", "load_weights", "save_weights"), "resnets.weights.networks"),
     "ResNet": "resnets.nn",
@@ -45,6 +60,7 @@ __all__ = [
     "Plain",
     "ResNet",
     "Scale",
+    "Shortcut",
     "ShortcutGate",
     "Spec",
     "UserError",
@@ -54,6 +70,8 @@ __all__ = [
     "list_models",
     "load",
     "load_weights",
+    "register_order",
+    "register_shortcut",
     "save_weights",
     "spec_of",
     "train",
@@ -97,7 +115,7 @@ def create(
 
 _ROOMS = (  # found by `resnets.engine` alone, without an import of its own
     *("analysis", "data", "engine", "errors", "evaluation", "experiments", "nn", "papers", "recipe", "report", "runs"),
-    *("spec", "training", "weights", "zoo"),
+    *("spec", "training", "unit_spec", "weights", "zoo"),
 )
 
 

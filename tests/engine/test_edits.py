@@ -18,8 +18,8 @@ from resnets.errors import UserError
 from resnets.nn import build, shortcuts
 from resnets.nn.structure import SET_BY_USERS, net_changes
 from resnets.recipe import recipe_of
-from resnets.spec import ORDERS, Identity, Scale, Shortcut
 from resnets.training.loop import Trainer
+from resnets.unit_spec import ORDERS, Identity, Scale, Shortcut
 
 SEEDS = range(300)
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from resnets.cli.parser import either, kernels_of, numbers, one_or_more
 from resnets.engine import ENGINES
-from resnets.spec import KERNELS, ORDERS, RESIZES, SHARES, SHORTCUTS, STEMS, STRIDES, Spec
+from resnets.spec import RESIZES, SHARES, STEMS, STRIDES, Spec
+from resnets.unit_spec import KERNELS, ORDERS, SHORTCUTS
 
 if TYPE_CHECKING:
     from resnets.evaluation.protocol import Protocol
@@ -27,6 +28,7 @@ def network_options(parser: argparse.ArgumentParser) -> None:
     add("--in-channels", "channels of the images", type=int, metavar="N")
     add("--stem", f"first layers: {either(STEMS)}", metavar="STEM")
     add("--stem-activation", "BN, ReLU right after the first convolution", action=argparse.BooleanOptionalAction)
+    add("--stem-width", "filters of the first convolution; 0: as the first stage", type=int, metavar="N")
     add("--depth", "weight layers, in stages of equal length", type=int, metavar="N")
     add("--blocks", "units in each stage, or one number for all: 18,18,18 or 18", type=one_or_more, metavar="N,N,N")
     add("--widths", "filters inside the units of each stage: 16,32,64", type=numbers, metavar="N,N,N")

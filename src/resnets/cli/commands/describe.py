@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from resnets.describe.drawing import draw_kinds
 from resnets.errors import UserError, one_of
-from resnets.spec import Plain, Spec
+from resnets.spec import Spec
 from resnets.text import columns, count, multiply_adds, print_json, print_lines, print_table, shows
 from resnets.weights import pretrained
 from resnets.zoo import NETWORKS, list_models, spec_of
@@ -141,8 +141,9 @@ def _print(description: Description) -> None:
     print_lines()
     print_table(("switch", "value", "meaning"), [(s.name, _value(s.value), s.meaning) for s in description.switches])
     print_lines()
-    plain = isinstance(spec.shortcut, Plain)
-    print_lines("F, then f." if plain else "The shortcut h on the left, F on the right, f below the addition.")
+    print_lines(
+        "F, then f." if spec.shortcut.plain else "The shortcut h on the left, F on the right, f below the addition."
+    )
     print_lines("Units count from 0, as in net.units; filters are those of the first unit named.")
     print_lines()
     drawn = draw_kinds(description.kinds, columns())
