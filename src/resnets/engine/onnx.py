@@ -29,9 +29,7 @@ def need(module: str, extra: str, purpose: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError:
-        raise UserError(
-            f"{purpose} needs the package {module}; install it with pip install 'resnets[{extra}]'."
-        ) from None
+        raise UserError(f"{purpose} needs {module}; install it with pip install 'resnets[{extra}]'.") from None
 
 
 class Graph:
