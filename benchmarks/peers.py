@@ -17,7 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from resnets.errors import UserError
-from resnets.spec import KERNELS, ORDERS, Spec
+from resnets.spec import Spec
+from resnets.unit_spec import KERNELS, ORDERS
 from resnets.zoo import spec_of
 
 

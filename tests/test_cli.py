@@ -22,7 +22,8 @@ from resnets.cli import models as commands
 from resnets.cli import options
 from resnets.cli.networks import NetworkOptions
 from resnets.cli.parser import Parser
-from resnets.spec import ORDERS, RESIZES, SHORTCUTS, Spec
+from resnets.spec import RESIZES, Spec
+from resnets.unit_spec import ORDERS, SHORTCUTS
 from resnets.zoo import NETWORKS
 
 

@@ -7,7 +7,8 @@ import pytest
 
 import resnets
 from resnets import UserError, spec_of
-from resnets.spec import SHORTCUTS, Spec, parse_shortcut
+from resnets.spec import Spec
+from resnets.unit_spec import SHORTCUTS, parse_shortcut
 
 
 @pytest.mark.parametrize(

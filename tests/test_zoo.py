@@ -6,7 +6,7 @@ import pytest
 
 import resnets
 from resnets import UserError, spec_of
-from resnets.spec import Plain
+from resnets.unit_spec import Plain
 
 
 def test_all_names():

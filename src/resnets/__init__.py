@@ -26,8 +26,20 @@ if TYPE_CHECKING:
     from resnets.evaluation.predict import predict
     from resnets.nn import ResNet
     from resnets.recipe import Recipe
-    from resnets.spec import Conv1x1, Dropout, ExclusiveGate, Identity, Plain, Scale, Shortcut, ShortcutGate, Spec
+    from resnets.spec import Spec
     from resnets.training.session import train
+    from resnets.unit_spec import (
+        Conv1x1,
+        Dropout,
+        ExclusiveGate,
+        Identity,
+        Plain,
+        Scale,
+        Shortcut,
+        ShortcutGate,
+        register_order,
+        register_shortcut,
+    )
     from resnets.weights.convert import convert
     from resnets.weights.export import export
     from resnets.weights.models import load
@@ -36,12 +48,13 @@ if TYPE_CHECKING:
 
 _WHERE = {  # each public name and its module, which is imported when the name is asked for
     **dict.fromkeys(("DivergedError", "UserError"), "errors"),
-    **dict.fromkeys(("Conv1x1", "Dropout", "ExclusiveGate", "Identity", "Plain", "Scale", "Shortcut"), "spec"),
-    **dict.fromkeys(("ShortcutGate", "Spec"), "spec"),
+    **dict.fromkeys(("Conv1x1", "Dropout", "ExclusiveGate", "Identity", "Plain", "Scale"), "unit_spec"),
+    **dict.fromkeys(("Shortcut", "ShortcutGate", "register_order", "register_shortcut"), "unit_spec"),
     **dict.fromkeys(("list_models", "spec_of"), "zoo"),
     **dict.fromkeys(("load_weights", "save_weights"), "weights.networks"),
     "Recipe": "recipe",
     "ResNet": "nn",
+    "Spec": "spec",
     "analyze": "analysis.analyze",
     "complexity": "analysis.complexity",
     "convert": "weights.convert",
@@ -54,7 +67,7 @@ _WHERE = {  # each public name and its module, which is imported when the name i
 }
 _ROOMS = (
     *("analysis", "data", "engine", "errors", "evaluation", "experiments", "metadata", "nn", "options", "papers"),
-    *("recipe", "report", "runs", "spec", "training", "weights", "zoo"),
+    *("recipe", "report", "runs", "spec", "training", "unit_spec", "weights", "zoo"),
 )
 
 __all__ = [
@@ -83,6 +96,8 @@ __all__ = [
     "load_weights",
     "open_data",
     "predict",
+    "register_order",
+    "register_shortcut",
     "save_weights",
     "spec_of",
     "train",

@@ -2,189 +2,38 @@
 
 A unit of the papers is `y = h(x) + F(x), x' = f(y)`. A `Spec` says what h, F and f are, how many
 units stand in each stage, how the dimension-changing units resize their shortcut, and what stands
-before the first and after the last unit. `resnets.nn` builds what a spec says.
+before the first and after the last unit. `Spec.units()` lists the units, `resnets.nn` builds them.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from resnets.errors import UserError, one_of, shown
+from resnets.unit_spec import (
+    KERNELS,
+    ORDERS,
+    SHORTCUTS,
+    ConvSpec,
+    Identity,
+    Shortcut,
+    UnitSpec,
+    check_number,
+    check_shortcut,
+    fields_of,
+    parse_shortcut,
+    unknown_kind,
+)
 
-# --- F and f: where the activations of a unit stand -------------------------------------------
-
-
-@dataclass(frozen=True)
-class Order:
-    """Where BN and ReLU stand in a unit. BN-ReLU always stands between its convolutions."""
-
-    before: tuple[str, ...]  # before the first convolution of F
-    last: tuple[str, ...]  # after the last convolution of F
-    after: tuple[str, ...]  # after the addition: f
-    figure: str  # of the v2 paper
-
-    @property
-    def preactivated(self) -> bool:
-        return bool(self.before)
-
-    @property
-    def projection_bn(self) -> bool:
-        """BN follows a 1x1 on the shortcut, unless the order normalises in front of weights."""
-        return "bn" not in self.before
-
-
-ORDERS = {
-    "original": Order((), ("bn",), ("relu",), "4(a)"),
-    "bn_after_add": Order((), (), ("bn", "relu"), "4(b)"),
-    "relu_before_add": Order((), ("bn", "relu"), (), "4(c)"),
-    "relu_preact": Order(("relu",), ("bn",), (), "4(d)"),
-    "full_preact": Order(("bn", "relu"), (), (), "4(e)"),
-}
-
-KERNELS = {"basic": (3, 3), "bottleneck": (1, 3, 1), "one_layer": (3,)}
-
-# --- h: what stands on the shortcut -----------------------------------------------------------
-
-
-def _number(owner: str, name: str, value: object, low: float, high: float) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
-        bounds = "be a finite number" if math.isinf(high) else f"be between {low:g} and {high:g}"
-        raise UserError(f"{owner}: {name} must {bounds}, not {value!r}.")
-
-
-_HUGE = 3.4e38  # the largest float32
-_TINY = 2.0**-126  # the smallest
-
-
-class Shortcut:
-    """h of a unit, and how its result meets r = F(x). Each kind is a final class below."""
-
-    kind: ClassVar[str]
-    formula: ClassVar[str]
-
-    def __str__(self) -> str:
-        values = [getattr(self, f.name) for f in dataclasses.fields(self)]  # type: ignore[arg-type]
-        return ":".join([self.kind, *map(_word, values)])
-
-
-def _word(value: float | bool) -> str:
-    """`6` rather than `6.0`, and never fewer digits than it takes to read the same number back."""
-    short = f"{value:g}"
-    return str(value).lower() if isinstance(value, bool) else short if float(short) == value else repr(value)
-
-
-@dataclass(frozen=True)
-class Identity(Shortcut):
-    """x + r, the shortcut that the v2 paper argues for."""
-
-    kind = "identity"
-    formula = "x + r"
-
-
-@dataclass(frozen=True)
-class Scale(Shortcut):
-    """a x + b r with constant a = `shortcut`, b = `residual` (v2 Fig. 2b)."""
-
-    shortcut: float = 0.5
-    residual: float = 1.0
-    kind = "scale"
-    formula = "a x + b r"
-
-    def __post_init__(self) -> None:
-        _number("Scale", "shortcut", self.shortcut, -_HUGE, _HUGE)
-        _number("Scale", "residual", self.residual, -_HUGE, _HUGE)
-
-
-@dataclass(frozen=True)
-class ExclusiveGate(Shortcut):
-    """(1 - g(x)) x + g(x) r with g(x) = sigmoid(W_g x + b_g), b_g starting at `bias` (v2 Fig. 2c)."""
-
-    bias: float = -6.0
-    kind = "exclusive_gate"
-    formula = "(1 - g(x)) x + g(x) r"
-
-    def __post_init__(self) -> None:
-        _number("ExclusiveGate", "bias", self.bias, -_HUGE, _HUGE)
-
-
-@dataclass(frozen=True)
-class ShortcutGate(Shortcut):
-    """(1 - g(x)) x + r with g(x) = sigmoid(W_g x + b_g), b_g starting at `bias` (v2 Fig. 2d)."""
-
-    bias: float = -6.0
-    kind = "shortcut_gate"
-    formula = "(1 - g(x)) x + r"
-
-    def __post_init__(self) -> None:
-        _number("ShortcutGate", "bias", self.bias, -_HUGE, _HUGE)
-
-
-@dataclass(frozen=True)
-class Conv1x1(Shortcut):
-    """W x + r in every unit (v2 Fig. 2e; option C of v1)."""
-
-    kind = "conv1x1"
-    formula = "W x + r"
-
-
-@dataclass(frozen=True)
-class Dropout(Shortcut):
-    """drop(x) + r (v2 Fig. 2f): a 0/1 mask in training, its expectation 1 - p in testing.
-
-    `rescale` divides the mask by 1 - p in training instead, as most libraries do; the v2 paper's
-    analysis (a scale of expectation 0.5) needs the form without.
-    """
-
-    p: float = 0.5
-    rescale: bool = False
-    kind = "dropout"
-    formula = "drop(x) + r"
-
-    def __post_init__(self) -> None:
-        _number("Dropout", "p", self.p, 0.0, 1.0)
-        if self.rescale and self.p == 1:
-            raise UserError("Dropout: rescale=True cannot divide by 1 - p = 0; choose p below 1.")
-
-
-@dataclass(frozen=True)
-class Plain(Shortcut):
-    """r alone: no shortcut, the plain counterpart of a residual net."""
-
-    kind = "plain"
-    formula = "r"
-
-
-SHORTCUTS: dict[str, type[Shortcut]] = {
-    s.kind: s for s in (Identity, Scale, ExclusiveGate, ShortcutGate, Conv1x1, Dropout, Plain)
-}
-
-
-def parse_shortcut(text: str) -> Shortcut:
-    """`exclusive_gate:-6`, `scale:0.5:1`, `dropout:0.5:true`: a kind and its values in order."""
-    kind, *words = text.split(":")
-    if kind not in SHORTCUTS:
-        raise one_of("shortcut", kind, SHORTCUTS)
-    fields = dataclasses.fields(SHORTCUTS[kind])  # type: ignore[arg-type]
-    if len(words) > len(fields):
-        takes = ":".join([kind, *(f.name.upper() for f in fields)])
-        raise UserError(f"shortcut {text!r} has too many values; write {takes}.")
-    values: dict[str, Any] = {}
-    for field, word in zip(fields, words, strict=False):
-        try:
-            values[field.name] = {"true": True, "false": False}[word.lower()] if field.type == "bool" else float(word)
-        except (KeyError, ValueError):
-            wanted = "true or false" if field.type == "bool" else "a number"
-            raise UserError(f"shortcut {text!r}: {field.name} must be {wanted}, not {word!r}.") from None
-    return SHORTCUTS[kind](**values)
-
-
-# --- the network ------------------------------------------------------------------------------
-
+_TINY = 2.0**-126  # the smallest float32
 _MOST = 2**31 - 1  # of anything that is counted: beyond it neither torch nor a machine goes
-STEMS = ("cifar", "imagenet")
+STEMS = {
+    "cifar": "a 3x3 convolution, for small images",
+    "imagenet": "a 7x7/2 convolution and 3x3/2 max pooling, for large images",
+}
 RESIZES = {
     "pad": "option A: every second pixel, zero channels after",
     "pad_both": "option A: every second pixel, zero channels on both sides",
@@ -192,28 +41,67 @@ RESIZES = {
     "project": "option B: a 1x1 convolution",
 }
 STRIDES = ("1x1", "3x3")
-SHARES = ("project", "resize")
+SHARES = {"project": "where the shortcut has a 1x1", "resize": "where the shortcut changes the dimension"}
+
+
+def _field(text: str, default: Any = dataclasses.MISSING, metavar: str = "", choices: Iterable[str] = ()) -> Any:
+    """A field with its help, of which the command line is made."""
+    metadata = {"help": text, "metavar": metavar, "choices": tuple(choices)}
+    return dataclasses.field(default=default, metadata={key: value for key, value in metadata.items() if value})
+
+
+def _list(meanings: Iterable[tuple[str, str]]) -> str:
+    """`pad (every second pixel), project (a 1x1)`."""
+    return ", ".join(f"{word} ({meaning})" if meaning else word for word, meaning in meanings)
+
+
+def _pattern(kind: type[Shortcut]) -> str:
+    """`scale:SHORTCUT:RESIDUAL`."""
+    return ":".join([kind.kind, *(field.name.upper() for field in fields_of(kind))])
 
 
 @dataclass(frozen=True)
 class Spec:
     """A network of the papers. Every field is a choice; `resnets info` prints them all."""
 
-    name: str
-    stem: str  # "cifar": 3x3; "imagenet": 7x7/2 and 3x3/2 max pooling
-    blocks: tuple[int, ...]  # units in each stage
-    widths: tuple[int, ...]  # filters inside the units of each stage
-    kernels: tuple[int, ...] = KERNELS["basic"]
-    order: str = "original"
-    shortcut: Shortcut = dataclasses.field(default_factory=Identity)
-    resize: str = "pad"  # of the shortcut where the dimension changes
-    stride_on: str = "3x3"  # where a bottleneck that halves the map has its stride
-    stem_activation: bool = True  # BN-ReLU right after the first convolution
-    share_activation: str = "project"  # pre-activation is shared by both paths at projections, or at every resize
-    num_classes: int = 10
-    in_channels: int = 3
-    bn_eps: float = 1e-5
-    bn_momentum: float = 0.1
+    name: str = _field("name of the network", metavar="NAME")
+    stem: str = _field(f"first layers: {_list(STEMS.items())}", metavar="STEM", choices=STEMS)
+    blocks: tuple[int, ...] = _field("units in each stage, or one number for all: 18,18,18 or 18", metavar="N,N,N")
+    widths: tuple[int, ...] = _field("filters inside the units of each stage: 16,32,64", metavar="N,N,N")
+    kernels: tuple[int, ...] = _field(
+        f"kernel sizes of F: {_list((n, ','.join(map(str, k))) for n, k in KERNELS.items())}, or others: 3,1,3",
+        KERNELS["basic"],
+        metavar="KERNELS",
+    )
+    order: str = _field(
+        f"where BN and ReLU stand (Figure 4 of v2): {_list((name, order.figure) for name, order in ORDERS.items())}, "
+        "or a registered one",
+        "original",
+        metavar="ORDER",
+    )
+    shortcut: Shortcut = _field(  # noqa: RUF009, a shortcut is frozen
+        f"h, and how it meets r = F(x): {_list((_pattern(kind), kind.formula) for kind in SHORTCUTS.values())}, "
+        "or a registered one",
+        Identity(),
+        metavar="KIND",
+    )
+    resize: str = _field(
+        f"the shortcut where the dimension changes: {_list(RESIZES.items())}", "pad", metavar="RESIZE", choices=RESIZES
+    )
+    stride_on: str = _field(
+        "which convolution of a bottleneck halves the map: 1x1 (the first) or 3x3", "3x3", metavar="KERNEL",
+        choices=STRIDES,
+    )  # fmt: skip
+    stem_activation: bool = _field("BN and ReLU right after the first convolution", True)
+    share_activation: str = _field(
+        f"units whose pre-activation is read by both paths: {_list(SHARES.items())}", "project", metavar="WHERE",
+        choices=SHARES,
+    )  # fmt: skip
+    num_classes: int = _field("number of classes", 10, metavar="N")
+    in_channels: int = _field("channels of the images", 3, metavar="N")
+    bn_eps: float = _field("added to BN's variance", 1e-5, metavar="X")
+    bn_momentum: float = _field("weight of a new batch in BN's running statistics", 0.1, metavar="X")
+    stem_width: int = _field("filters of the first convolution; 0: as many as the first stage has", 0, metavar="N")
 
     def __post_init__(self) -> None:
         for check in (self._check_words, self._check_numbers, self._check_combinations):
@@ -222,19 +110,19 @@ class Spec:
     def _check_words(self) -> None:
         for what, value, known in (
             ("stem", self.stem, STEMS),
-            ("order", self.order, ORDERS),
             ("resize", self.resize, RESIZES),
             ("stride_on", self.stride_on, STRIDES),
             ("share_activation", self.share_activation, SHARES),
         ):
             if not isinstance(value, str) or value not in known:
                 raise one_of(what, value, known)
+        if not isinstance(self.order, str) or self.order not in ORDERS:
+            raise unknown_kind("order", self.order, ORDERS)
         if not isinstance(self.name, str):
             raise UserError(f"name must be text, not {self.name!r}.")
         if not isinstance(self.stem_activation, bool):
             raise UserError(f"stem_activation must be true or false, not {self.stem_activation!r}.")
-        if type(self.shortcut) not in SHORTCUTS.values():
-            raise UserError(f"shortcut must be one of {', '.join(SHORTCUTS)}, not {self.shortcut!r}.")
+        check_shortcut(self.shortcut)
 
     def _check_numbers(self) -> None:
         for name in ("num_classes", "in_channels"):
@@ -245,6 +133,9 @@ class Spec:
                 raise UserError(f"{name} must be a non-empty tuple of whole numbers, not {values!r}.")
             for value in values:
                 _whole(name, value)
+        _whole("stem_width", self.stem_width, least=0)
+        if self.stem_width == self.widths[0]:  # one network has one spec
+            object.__setattr__(self, "stem_width", 0)
         if len(self.blocks) != len(self.widths):
             raise UserError(
                 f"blocks {self.blocks} name {len(self.blocks)} stages and widths {self.widths} name "
@@ -252,13 +143,13 @@ class Spec:
             )
         if any(k % 2 == 0 for k in self.kernels):
             raise UserError(f"kernels must be odd, so that the map keeps its size, not {self.kernels}.")
-        _number("network", "bn_eps", self.bn_eps, 0.0, 1.0)
+        check_number("network", "bn_eps", self.bn_eps, 0.0, 1.0)
         if self.bn_eps < _TINY:
             raise UserError(f"network: bn_eps must be above 0, as PyTorch's BN demands, not {self.bn_eps!r}.")
-        _number("network", "bn_momentum", self.bn_momentum, 0.0, 1.0)
+        check_number("network", "bn_momentum", self.bn_momentum, 0.0, 1.0)
 
     def _check_combinations(self) -> None:
-        if isinstance(self.shortcut, Plain) and self.order != "original":
+        if self.shortcut.plain and self.order != "original":
             raise UserError(
                 f"a plain net has no addition, so order {self.order!r} means nothing for it; leave order at 'original'."
             )
@@ -267,8 +158,8 @@ class Spec:
                 f"stem_activation=False needs a pre-activation order: with order {self.order!r} nothing would "
                 "follow the first convolution; choose full_preact or relu_preact."
             )
-        if self.resize != "project" and self.shortcut.kind not in ("plain", "conv1x1"):
-            into = self.widths[0]
+        if self.resize != "project" and not (self.shortcut.plain or self.shortcut.projects):
+            into = self.stem_channels
             for width in self.widths:
                 if (out := width * self.expansion) < into:
                     raise UserError(
@@ -276,6 +167,54 @@ class Spec:
                         "choose resize='project' or widths that do not shrink."
                     )
                 into = out
+
+    def units(self) -> tuple[UnitSpec, ...]:
+        """The units in order, layer by layer. The first of each stage but the first halves the map."""
+        units: list[UnitSpec] = []
+        into = self.stem_channels
+        for stage, (count, width) in enumerate(zip(self.blocks, self.widths, strict=True)):
+            for place in range(count):
+                stride = 2 if stage and place == 0 else 1
+                units.append(self._unit(len(units), stage, place, self._convs(into, width, stride)))
+                into = units[-1].out
+        return tuple(units)
+
+    def _convs(self, into: int, width: int, stride: int) -> tuple[ConvSpec, ...]:
+        strided = self.kernels.index(3) if self.stride_on == "3x3" and 3 in self.kernels else 0
+        outs = [width] * (len(self.kernels) - 1) + [width * self.expansion]
+        strides = (stride if i == strided else 1 for i in range(len(self.kernels)))
+        return tuple(map(ConvSpec, [into, *outs], outs, self.kernels, strides))
+
+    def _unit(self, index: int, stage: int, place: int, convs: tuple[ConvSpec, ...]) -> UnitSpec:
+        """A unit of these convolutions.
+
+        Where the shortcut of a pre-activation unit has weights, x is activated once, in front of the split, for both
+        paths; every other unit leaves its shortcut raw. A stem that activates has done so for the first unit.
+        """
+        order, shortcut = ORDERS[self.order], self.shortcut
+        changes = convs[0].into != convs[-1].out or any(conv.stride > 1 for conv in convs)
+        resize = "project" if shortcut.projects else self.resize if changes and not shortcut.plain else ""
+        head = () if index == 0 and self.stem_activation else order.before
+        shares = resize == "project" or (changes and self.share_activation == "resize")
+        return UnitSpec(
+            index=index,
+            stage=stage,
+            place=place,
+            shared=head if shares else (),
+            convs=convs,
+            acts=(() if shares else head, *[("bn", "relu")] * (len(convs) - 1), order.last),
+            resize=resize,
+            projection_bn=order.projection_bn,
+            shortcut=shortcut,
+            after=order.after,
+            bn_eps=self.bn_eps,
+            bn_momentum=self.bn_momentum,
+        )
+
+    @property
+    def stem_channels(self) -> int:
+        """Filters of the first convolution."""
+        return self.stem_width or self.widths[0]
 
     @property
     def expansion(self) -> int:
@@ -308,9 +247,14 @@ class Spec:
         return 224 if self.stem == "imagenet" else 32
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; `from_dict` reads it back."""
+        """Plain data for JSON; `from_dict` reads it back.
+
+        `stem_width` came after runs and files had been made, whose names and bytes must not change.
+        """
         data = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         data.update(shortcut=str(self.shortcut))
+        if not self.stem_width:
+            del data["stem_width"]
         return {k: list(v) if isinstance(v, tuple) else v for k, v in data.items()}
 
     @classmethod
@@ -328,8 +272,8 @@ class Spec:
         return cls(**values)
 
 
-def _whole(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise UserError(f"{name} must be a whole number of at least 1, not {shown(value)}.")
+def _whole(name: str, value: object, least: int = 1) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise UserError(f"{name} must be a whole number of at least {least}, not {shown(value)}.")
     if value > _MOST:
         raise UserError(f"{name} must be at most {_MOST:,}, not {shown(value)}.")

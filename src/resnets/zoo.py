@@ -14,7 +14,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from resnets.errors import UserError, one_of
-from resnets.spec import KERNELS, Plain, Shortcut, Spec, parse_shortcut
+from resnets.spec import Spec
+from resnets.unit_spec import KERNELS, Plain, Shortcut, parse_shortcut
 
 CIFAR_WIDTHS = (16, 32, 64)
 IMAGENET_WIDTHS = (64, 128, 256, 512)

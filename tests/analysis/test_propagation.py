@@ -14,7 +14,7 @@ from resnets.analysis.unit_terms import run, take_apart
 from resnets.errors import UserError
 from resnets.nn import ResNet
 from resnets.nn.shortcuts import ExclusiveGate, Scale
-from resnets.spec import KERNELS, ORDERS, SHORTCUTS
+from resnets.unit_spec import KERNELS, ORDERS, SHORTCUTS
 
 IMAGES = torch.randn(6, 3, 12, 12, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
 LABELS = torch.arange(6)

@@ -17,8 +17,8 @@ from resnets import spec_of
 from resnets.describe.drawing import Kind, Layer, Picture, draw, draw_kinds, kinds, picture
 from resnets.describe.network import describe
 from resnets.nn import Unit, build, shortcuts
-from resnets.nn.network import UnitShape, unit_shapes
-from resnets.spec import KERNELS, ORDERS, RESIZES, SHARES, STRIDES, Spec
+from resnets.spec import RESIZES, SHARES, STRIDES, Spec
+from resnets.unit_spec import KERNELS, ORDERS
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 
@@ -98,10 +98,10 @@ def test_the_layers_drawn_are_those_of_the_module() -> None:
     seen = 0
     for spec in specs():
         with torch.device("meta"):
-            for shape in set(unit_shapes(spec)):
-                unit = Unit(spec, *shape)
+            for described in set(spec.units()):
+                unit = Unit(described)
                 gate = isinstance(unit.shortcut, (shortcuts.ExclusiveGate, shortcuts.ShortcutGate))
-                assert picture(spec, *shape).to_dict() == {
+                assert picture(described).to_dict() == {
                     "shared": names(unit.shared),
                     "shortcut": names(unit.resize) + ([] if gate else names(unit.shortcut)),
                     "residual": names(unit.residual),
@@ -109,7 +109,7 @@ def test_the_layers_drawn_are_those_of_the_module() -> None:
                     "factors": factors(unit.shortcut),
                     "after": names(unit.after),
                     "plain": isinstance(unit.shortcut, shortcuts.Plain),
-                }, (spec, shape)
+                }, described
                 seen += 1
     assert seen > 1000
 
@@ -174,11 +174,11 @@ def test_following_the_drawing_gives_the_numbers_of_the_unit(order: str) -> None
         if spec.order != order:
             continue
         net = build(spec, seed=1).double().eval()
-        for unit, shape in zip(net.units, unit_shapes(spec), strict=True):
+        for unit in net.units:
             assert isinstance(unit, Unit)
-            x = torch.randn(1, shape.into, 6, 6, generator=generator, dtype=torch.double)
+            x = torch.randn(1, unit.spec.into, 6, 6, generator=generator, dtype=torch.double)
             with torch.no_grad():
-                torch.testing.assert_close(follow(picture(spec, *shape), unit, x), unit(x))
+                torch.testing.assert_close(follow(picture(unit.spec), unit, x), unit(x))
 
 
 def test_the_stem_and_the_end_described_are_those_of_the_module() -> None:
@@ -215,7 +215,7 @@ DRAWINGS = {
 
 def found_in(name: str) -> list[Kind]:
     spec = spec_of(name.partition("-")[0], **DRAWINGS[name])
-    return kinds(spec, unit_shapes(spec))
+    return kinds(spec.units())
 
 
 @pytest.mark.parametrize("name", DRAWINGS)
@@ -236,8 +236,7 @@ def test_the_ascii_form_has_the_same_shape() -> None:
 def test_every_layer_is_in_the_text_and_every_line_is_joined() -> None:
     """Each stroke that leaves a cell meets one in the next cell: no loose ends, no boxes over each other."""
     for spec in specs():
-        for shape in set(unit_shapes(spec)):
-            unit = picture(spec, *shape)
+        for unit in map(picture, set(spec.units())):
             lines = draw(unit)
             text = "\n".join(lines)
             for layer in (*unit.shared, *unit.shortcut, *unit.residual, *unit.gate, *unit.after):
@@ -270,7 +269,7 @@ def loose_ends(lines: list[str]) -> list[tuple[int, int, str]]:
 
 def test_units_of_one_kind_are_drawn_once() -> None:
     spec = spec_of("preresnet1001")
-    typical, halving, first = kinds(spec, unit_shapes(spec))
+    typical, halving, first = kinds(spec.units())
     assert (len(typical.units), halving.units, first.units) == (330, (111, 222), (0,))
     assert [kind.title for kind in (typical, halving, first)] == [
         "units 1-110, 112-221, 223-332",
@@ -291,6 +290,6 @@ def test_drawing_needs_no_torch() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_a_unit_shape_is_what_picture_takes() -> None:
-    spec = spec_of("resnet20")
-    assert picture(spec, *UnitShape(16, 32, 2, False)).shortcut == (Layer("subsample", stride=2), Layer("zero-pad", 16))
+def test_a_unit_that_halves_the_map_is_drawn_with_its_padding() -> None:
+    unit = spec_of("resnet20").units()[3]
+    assert picture(unit).shortcut == (Layer("subsample", stride=2), Layer("zero-pad", 16))

@@ -8,7 +8,7 @@ from torch.nn.utils import parametrize, prune
 
 import resnets
 from resnets.nn import ResNet, Unit
-from resnets.spec import KERNELS, ORDERS, Order, parse_shortcut
+from resnets.unit_spec import KERNELS, ORDERS, Order, parse_shortcut
 
 
 class SqueezeExcite(nn.Module):

@@ -18,8 +18,8 @@ from resnets.errors import UserError
 from resnets.nn import build, shortcuts
 from resnets.nn.structure import SET_BY_USERS, net_changes
 from resnets.recipe import recipe_of
-from resnets.spec import ORDERS, Identity, Scale, Shortcut
 from resnets.training.loop import Trainer
+from resnets.unit_spec import ORDERS, Identity, Scale, Shortcut
 
 SEEDS = range(300)
 
@@ -279,7 +279,7 @@ def test_a_shortcut_of_ones_own_is_refused():
     for shortcut in (Weighted(), Softened(0.5, 1.0)):
         with pytest.raises(UserError, match="shortcut must be one of identity"):
             resnets.create("resnet20", shortcut=shortcut)
-        with pytest.raises(UserError, match="there is no module for the shortcut"):
+        with pytest.raises(UserError, match=r"register a class of your own with resnets.register_shortcut"):
             shortcuts.make(shortcut, 8)
     assert type(shortcuts.make(Identity(), 8)) is shortcuts.Identity
 

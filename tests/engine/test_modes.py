@@ -12,7 +12,7 @@ from variants import VARIANTS, trained
 from resnets.engine import MODES, prepare
 from resnets.engine import runners as plan
 from resnets.engine.native.build import Loaded
-from resnets.spec import parse_shortcut
+from resnets.unit_spec import parse_shortcut
 
 MORE = {
     "relu_preact-conv1x1": {"order": "relu_preact", "shortcut": parse_shortcut("conv1x1")},

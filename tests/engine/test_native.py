@@ -16,7 +16,7 @@ from resnets.engine.native.branch import _Run
 from resnets.engine.native.build import load
 from resnets.engine.native.kernels import ACT, ADD, ADD_RELU, AFFINE, LINEAR, MASK, PLAIN, RAW, RELU, Sink, Source
 from resnets.engine.native.unit import NativeUnit, fits
-from resnets.spec import parse_shortcut
+from resnets.unit_spec import parse_shortcut
 
 KERNELS = load().kernels
 pytestmark = pytest.mark.skipif(KERNELS is None, reason=f"no kernels here: {load().how}")

@@ -15,7 +15,7 @@ from resnets.engine import MODES, prepare
 from resnets.engine.explain import chosen
 from resnets.engine.runners import choose
 from resnets.errors import UserError
-from resnets.spec import parse_shortcut
+from resnets.unit_spec import parse_shortcut
 
 
 def trained(**options):

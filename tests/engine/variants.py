@@ -4,7 +4,7 @@ import torch
 
 import resnets
 from resnets.nn import ResNet
-from resnets.spec import KERNELS, ORDERS, Plain, parse_shortcut
+from resnets.unit_spec import KERNELS, ORDERS, Plain, parse_shortcut
 
 SMALL = {"widths": (4, 6, 8), "blocks": 2}
 SHORTCUTS = ("scale:0.7:-1.2", "exclusive_gate:-1", "shortcut_gate:-1", "conv1x1", "dropout:0.3", "dropout:0.3:true")

@@ -14,7 +14,7 @@ from resnets.nn.conv import Subsampled, conv
 STEPS = """
 import torch, resnets
 from resnets.engine import prepare
-from resnets.spec import Conv1x1
+from resnets.unit_spec import Conv1x1
 nets = (
     {"resize": "project"}, {"resize": "project", "order": "full_preact"}, {"shortcut": Conv1x1()},
     {"kernels": "bottleneck", "stride_on": "1x1", "order": "full_preact", "widths": (1, 1, 1)},

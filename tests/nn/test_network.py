@@ -8,7 +8,8 @@ import torch
 from torch import nn
 
 import resnets
-from resnets.spec import KERNELS, ORDERS, RESIZES, SHORTCUTS
+from resnets.spec import RESIZES
+from resnets.unit_spec import KERNELS, ORDERS, SHORTCUTS
 
 
 @pytest.mark.parametrize("training", [True, False])

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 import resnets
 from resnets.nn import Unit
 from resnets.nn.unit import Residual
-from resnets.spec import KERNELS, ORDERS
+from resnets.unit_spec import KERNELS, ORDERS
 
 # The layers of F, a bar for the addition, the layers of f: figure 4 of the v2 paper, and its bottleneck and
 # one-layer forms. "c" is a convolution, "b" BN, "r" ReLU.
@@ -79,8 +79,14 @@ def apply(letters: str, x: Tensor, modules, training: bool) -> Tensor:
 
 def random_unit(changes: dict, into: int, stride: int, first: bool = False, width: int = 6) -> Unit:
     """A unit in float64 with no parameter left at a special value."""
-    net = resnets.spec_of("resnet20", widths=(min(into, width), width), blocks=(1, 1), **changes)
-    unit = Unit(net, into, width, stride, first).double()
+    if stride == 1:
+        active = first or changes.get("order") not in ("full_preact", "relu_preact")
+        net = resnets.spec_of("resnet20", stem_width=into, widths=(width,), blocks=1, stem_activation=active, **changes)
+    else:
+        before = into // (4 if changes.get("kernels") == "bottleneck" else 1)
+        net = resnets.spec_of("resnet20", widths=(before, width), blocks=1, **changes)
+    unit = Unit(net.units()[-1]).double()
+    assert (unit.spec.into, unit.spec.stride) == (into, stride)
     torch.manual_seed(0)
     with torch.no_grad():
         for name, p in unit.named_parameters():

@@ -11,7 +11,7 @@ from safetensors import safe_open
 
 import peers
 import resnets
-from resnets.spec import SHORTCUTS
+from resnets.unit_spec import SHORTCUTS
 from resnets.weights.networks import read_spec, to_peer
 
 NARROW = (8, 16, 32, 64)

@@ -20,7 +20,7 @@ from resnets.engine import MODES, freeze, prepare
 from resnets.engine.onnx import export, need
 from resnets.errors import UserError
 from resnets.nn import ResNet, Unit
-from resnets.spec import ORDERS, parse_shortcut
+from resnets.unit_spec import ORDERS, parse_shortcut
 from tools.torture.promises import BrokenPromiseError
 
 # --- networks ---------------------------------------------------------------------------------

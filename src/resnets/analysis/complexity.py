@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from itertools import islice
 
 import torch
 from torch import Tensor, nn
 
-from resnets.nn.network import ResNet, UnitShape, unit_shapes
+from resnets.nn.network import ResNet, check_input
 from resnets.nn.unit import Unit
 from resnets.spec import Spec
+from resnets.unit_spec import UnitSpec
 
 Cost = tuple[int, int]  # parameters, multiply-adds
 
@@ -42,22 +44,22 @@ def complexity(net: ResNet | Spec, size: int | tuple[int, int] | None = None) ->
     spec = net if isinstance(net, Spec) else net.spec
     size = spec.input_size if size is None else size
     height, width = (size, size) if isinstance(size, int) else size
-    shapes = unit_shapes(spec)
+    units = iter(spec.units())
     with torch.device("meta"), torch.no_grad():
         ends = ResNet(dataclasses.replace(spec, blocks=(1,) * len(spec.blocks))).eval()
-        x = ends.checked(torch.empty(1, spec.in_channels, height, width))
+        x = check_input(spec, torch.empty(1, spec.in_channels, height, width))
         x, cost = _run(ends.stem, x)
         rows = [_stage("stem", x, 0, [cost])]
-        measured: dict[tuple[UnitShape, torch.Size], tuple[Tensor, Cost]] = {}
-        for i, units in enumerate(spec.blocks, 1):
+        measured: dict[tuple[UnitSpec, torch.Size], tuple[Tensor, Cost]] = {}
+        for i, count in enumerate(spec.blocks, 1):
             costs = []
-            for _ in range(units):
-                key = next(shapes), x.shape
+            for unit in islice(units, count):
+                key = unit, x.shape
                 if key not in measured:
-                    measured[key] = _run(Unit(spec, *key[0]), x)
+                    measured[key] = _run(Unit(unit), x)
                 x, cost = measured[key]
                 costs.append(cost)
-            rows.append(_stage(f"stage {i}", x, units, costs))
+            rows.append(_stage(f"stage {i}", x, count, costs))
         x, cost = _run(nn.Sequential(ends.last, nn.AdaptiveAvgPool2d(1), nn.Flatten(), ends.classifier), x)
         rows.append(_stage("head", x[:, :, None, None], 0, [cost]))
     return Complexity(

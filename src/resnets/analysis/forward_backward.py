@@ -18,6 +18,7 @@ from torch.nn import functional
 
 from resnets.analysis.unit_terms import Parts, factor, predicted, run, take_apart
 from resnets.nn import ResNet, Unit
+from resnets.nn.network import check_input
 
 Number = float | None  # None where it is not defined, or not finite
 
@@ -54,7 +55,7 @@ def walk(net: ResNet, images: Tensor, labels: Tensor, seed: int) -> Walk:
     step = math.isqrt(len(units) - 1) + 1
     kept, sizes = [], []
     with torch.no_grad():
-        x = net.stem(net.checked(images))
+        x = net.stem(check_input(net.spec, images))
         for i, unit in enumerate(units):
             if i % step == 0:
                 kept.append(x)

@@ -19,6 +19,7 @@ from resnets.analysis.preserve_state import preserve_state
 from resnets.analysis.unit_terms import require_known_units, take_apart
 from resnets.errors import UserError
 from resnets.nn import ResNet
+from resnets.nn.network import check_input
 from resnets.spec import Spec
 
 Numbers = tuple[Number, ...]
@@ -120,7 +121,7 @@ def cheap(net: ResNet, images: Tensor, *, seed: int = 0) -> dict[str, list[Numbe
     place = net.classifier.weight
     sizes, signal, units = [], [], []
     with preserve_state(net, training=True), torch.no_grad():
-        x = net.stem(net.checked(images.to(place.device, place.dtype)))
+        x = net.stem(check_input(net.spec, images.to(place.device, place.dtype)))
         for i, unit in enumerate(net.units):
             sizes.append(x.shape)
             signal.append(rms(x))

@@ -12,9 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from resnets.errors import UserError
-from resnets.nn import ResNet, Unit
-from resnets.nn.shortcuts import Dropout, ExclusiveGate, Identity, Plain, Scale, ShortcutGate
-from resnets.nn.structure import HOOKS
+from resnets.nn import ResNet, ShortcutModule, Unit
+from resnets.nn.structure import HOOKS, describe_unit, is_same_kind
 
 
 class Parts(NamedTuple):
@@ -22,9 +21,6 @@ class Parts(NamedTuple):
     added: Tensor  # F^(x)
     out: Tensor  # f(y)
     cut: Tensor | None  # which values the ReLU of f sets to zero; None where f has no ReLU
-
-
-_KNOWN = (Identity, Scale, ExclusiveGate, ShortcutGate, Dropout, Plain)
 
 
 def require_known_units(net: ResNet) -> None:
@@ -35,9 +31,10 @@ def require_known_units(net: ResNet) -> None:
             raise UserError(
                 f"unit {i} has a forward or a hook of its own, so its parts are not known: remove it first."
             )
-        if type(unit.shortcut) not in _KNOWN:
+        if not is_same_kind(unit.shortcut, describe_unit(unit.spec).shortcut):
             raise UserError(
-                f"unit {i} has a shortcut of its own, {type(unit.shortcut).__name__}, which is not analysed."
+                f"unit {i} has a shortcut of its own, {type(unit.shortcut).__name__}, which is not analysed: "
+                "register it with resnets.register_shortcut."
             )
 
 
@@ -61,16 +58,8 @@ def take_apart(unit: Unit, x: Tensor, seed: int) -> Parts:
     with torch.no_grad():
         torch.manual_seed(seed)  # the same mask
         h = unit.shortcut(s, torch.zeros_like(y))  # every shortcut is h(x) where F is zero
-        return Parts(h, _added(unit, s, r.detach()), out, cut)
-
-
-def _added(unit: Unit, s: Tensor, r: Tensor) -> Tensor:
-    match unit.shortcut:
-        case Scale() as scale:
-            return scale.b * r
-        case ExclusiveGate() as exclusive:
-            return exclusive.gate(s) * r
-    return r
+        times = unit.shortcut.residual_factor(s) if isinstance(unit.shortcut, ShortcutModule) else None
+        return Parts(h, y.detach() - h if times is None else times * r.detach(), out, cut)
 
 
 def factor(unit: Unit, x: Tensor, h: Tensor) -> Tensor:
@@ -84,23 +73,14 @@ def factor(unit: Unit, x: Tensor, h: Tensor) -> Tensor:
     return (h * x).sum() / (x * x).sum()
 
 
-def predicted(unit: Unit, x: Tensor) -> float:
-    """lambda as it follows from the unit's own numbers.
+def predicted(unit: Unit, x: Tensor) -> float | None:
+    """lambda as it follows from the unit's own numbers, if the shortcut says it.
 
-    A constant scale is itself, a dropout its keep rate, no shortcut 0. A gate is taken at its bias, as if W_g x
-    were 0: 1 - sigmoid(b_g), the mean over channels. A 1x1 with BN behind it leaves maps of the size that BN's
-    weight and bias give; without BN its gain is that for white maps, |W| / sqrt(channels).
+    A 1x1 with BN behind it leaves maps of the size that BN's weight and bias give; without BN its gain is that for
+    white maps, |W| / sqrt(channels).
     """
-    match unit.shortcut:
-        case Plain():
-            return 0.0
-        case Scale() as scale:
-            return scale.a
-        case ExclusiveGate(gate=gate) | ShortcutGate(gate=gate):
-            return (1 - torch.sigmoid(gate.get_parameter("bias"))).mean().item()
-        case Dropout() as dropout:
-            return 1.0 if dropout.rescale else 1 - dropout.p
-    return _gain(unit, x) if _projects(unit) else 1.0
+    said = unit.shortcut.factor() if isinstance(unit.shortcut, ShortcutModule) else None
+    return said * _gain(unit, x) if said is not None and _projects(unit) else said
 
 
 def _projects(unit: Unit) -> bool:

@@ -11,7 +11,7 @@ from resnets.cli.networks import NetworkOptions
 from resnets.cli.options import Command
 from resnets.errors import UserError, one_of
 from resnets.options import Options, option, parse_size
-from resnets.spec import Plain, Spec
+from resnets.spec import Spec
 from resnets.text import columns, count, multiply_adds, print_json, print_lines, print_table, shows
 from resnets.zoo import NETWORKS, list_models, spec_of
 
@@ -191,8 +191,9 @@ def _print(description: Description) -> None:
     print_lines()
     print_table(("switch", "value", "meaning"), [(s.name, _value(s.value), s.meaning) for s in description.switches])
     print_lines()
-    plain = isinstance(spec.shortcut, Plain)
-    print_lines("F, then f." if plain else "The shortcut h on the left, F on the right, f below the addition.")
+    print_lines(
+        "F, then f." if spec.shortcut.plain else "The shortcut h on the left, F on the right, f below the addition."
+    )
     print_lines("Units count from 0, as in net.units; filters are those of the first unit named.")
     print_lines()
     from resnets.describe.drawing import draw_kinds

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any
 
-from resnets import spec as specs
-from resnets.spec import ORDERS, Spec
+from resnets.unit_spec import ConvSpec, UnitSpec
 
 # --- what stands in a unit --------------------------------------------------------------------
 
@@ -54,40 +54,19 @@ class Picture:
         return {**layers, "factors": list(self.factors), "plain": self.plain}
 
 
-def picture(spec: Spec, into: int, width: int, stride: int, first: bool) -> Picture:
-    """The layers of the unit that `resnets.nn.Unit` builds from the same arguments."""
-    order = ORDERS[spec.order]
-    out = width * spec.expansion
-    plain = isinstance(spec.shortcut, specs.Plain)
-    changes = not plain and (into != out or stride > 1)
-    projects = isinstance(spec.shortcut, specs.Conv1x1) or (changes and spec.resize == "project")
-    shares = projects or (changes and spec.share_activation == "resize")
-    head = () if first else activation(order.before)
-
-    on_shortcut: Layers = ()
-    if projects:
-        on_shortcut = (Layer("1x1", out, stride), *(activation(("bn",)) if order.projection_bn else ()))
-    elif changes:
-        on_shortcut = tuple(_padding(spec.resize, out - into, stride))
-    gate: Layers = ()
-    factors = "", ""
-    match spec.shortcut:
-        case specs.Scale(a, b):
-            factors = _factor(a), _factor(b)
-        case specs.ExclusiveGate(bias):
-            gate, factors = _gate(out, bias), ("1 - g", "g")
-        case specs.ShortcutGate(bias):
-            gate, factors = _gate(out, bias), ("1 - g", "")
-        case specs.Dropout(p, rescale):
-            on_shortcut += (Layer(f"dropout {p:g}" + (" rescaled" if rescale else "")),)
+def picture(unit: UnitSpec) -> Picture:
+    """The layers of a unit."""
+    drawn = unit.shortcut.drawing
+    convs = (tuple(filters([conv])) for conv in unit.convs)
+    behind = (layer for conv, words in zip(convs, unit.acts[1:], strict=True) for layer in (*conv, *activation(words)))
     return Picture(
-        shared=head if shares else (),
-        shortcut=on_shortcut,
-        residual=(() if shares else head) + tuple(_residual(spec, width, stride)),
-        gate=gate,
-        factors=factors,
-        after=activation(order.after),
-        plain=plain,
+        shared=activation(unit.shared),
+        shortcut=(*_resize(unit), *_named(drawn.layers, unit.out)),
+        residual=(*activation(unit.acts[0]), *behind),
+        gate=tuple(_named(drawn.gate, unit.out)),
+        factors=drawn.factors,
+        after=activation(unit.after),
+        plain=unit.shortcut.plain,
     )
 
 
@@ -96,38 +75,29 @@ def activation(words: Iterable[str]) -> Layers:
     return tuple(_WORDS[word] for word in words)
 
 
-def filters(spec: Spec, width: int) -> Iterator[Layer]:
-    """The convolutions of F in a stage of this width."""
-    for i, k in enumerate(spec.kernels, 1):
-        yield Layer(f"{k}x{k}", width * spec.expansion if i == len(spec.kernels) else width)
+def filters(convs: Iterable[ConvSpec]) -> Iterator[Layer]:
+    for conv in convs:
+        yield Layer(f"{conv.kernel}x{conv.kernel}", conv.out, conv.stride)
 
 
-def strided(spec: Spec) -> int:
-    """The index of the convolution of F that halves the map."""
-    return spec.kernels.index(3) if spec.stride_on == "3x3" and 3 in spec.kernels else 0
+def _resize(unit: UnitSpec) -> Iterator[Layer]:
+    """What brings x to the shape of F(x)."""
+    if unit.projects:
+        yield Layer("1x1", unit.out, unit.stride)
+        yield from activation(("bn",) if unit.projection_bn else ())
+    elif unit.resize:
+        if unit.stride > 1:
+            yield Layer(
+                f"{unit.stride}x{unit.stride} average" if unit.resize == "pad_pool" else "subsample", stride=unit.stride
+            )
+        if unit.out > unit.into:
+            yield Layer("zero-pad both" if unit.resize == "pad_both" else "zero-pad", unit.out - unit.into)
 
 
-def _residual(spec: Spec, width: int, stride: int) -> Iterator[Layer]:
-    for i, layer in enumerate(filters(spec, width)):
-        if i:
-            yield from activation(("bn", "relu"))
-        yield replace(layer, stride=stride if i == strided(spec) else 1)
-    yield from activation(ORDERS[spec.order].last)
-
-
-def _padding(form: str, channels: int, stride: int) -> Iterator[Layer]:
-    if stride > 1:
-        yield Layer(f"{stride}x{stride} average" if form == "pad_pool" else "subsample", stride=stride)
-    if channels:
-        yield Layer("zero-pad both" if form == "pad_both" else "zero-pad", channels)
-
-
-def _gate(channels: int, bias: float) -> Layers:
-    return Layer("1x1", channels), Layer(f"b_g = {bias:g}"), Layer("sigmoid")
-
-
-def _factor(value: float) -> str:
-    return "" if value == 1 else f"{value:g}"
+def _named(names: Iterable[str], channels: int) -> Iterator[Layer]:
+    """Layers of a shortcut: those named by a kernel have filters."""
+    for name in names:
+        yield Layer(name, channels if re.fullmatch(r"\d+x\d+", name) else None)
 
 
 @dataclass(frozen=True)
@@ -147,12 +117,12 @@ class Kind:
         return f"{title}, the first" if self.units == (0,) else title
 
 
-def kinds(spec: Spec, shapes: Iterable[tuple[int, int, int, bool]]) -> list[Kind]:
-    """The kinds of units in a net whose units have these shapes, the most frequent first."""
+def kinds(units: Iterable[UnitSpec]) -> list[Kind]:
+    """The kinds of units among those of a net, the most frequent first."""
     found: dict[Picture, list[tuple[int, Picture]]] = {}
-    for i, shape in enumerate(shapes):
-        unit = picture(spec, *shape)
-        found.setdefault(unit.pattern(), []).append((i, unit))
+    for unit in units:
+        drawn = picture(unit)
+        found.setdefault(drawn.pattern(), []).append((unit.index, drawn))
     groups = sorted(found.values(), key=len, reverse=True)
     return [Kind(tuple(i for i, _ in group), group[0][1]) for group in groups]
 

@@ -11,8 +11,8 @@ from resnets.analysis.complexity import Complexity, Stage, complexity
 from resnets.describe import drawing
 from resnets.describe.drawing import Kind, Layer
 from resnets.errors import UserError
-from resnets.nn.network import unit_shapes
-from resnets.spec import ORDERS, RESIZES, Dropout, ExclusiveGate, Order, Shortcut, ShortcutGate, Spec
+from resnets.spec import RESIZES, SHARES, STEMS, Spec
+from resnets.unit_spec import ORDERS, Order
 from resnets.zoo import NETWORKS
 
 # A foreign file may claim any network. Time grows with the units, and torch counts a tensor's bytes in 63 bits.
@@ -54,7 +54,7 @@ class Description:
         if self.spec.name not in NETWORKS:
             return {}
         original = NETWORKS[self.spec.name].to_dict()
-        return {field: value for field, value in self.spec.to_dict().items() if value != original[field]}
+        return {field: value for field, value in self.spec.to_dict().items() if value != original.get(field)}
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -86,7 +86,7 @@ def describe(spec: Spec, size: int | tuple[int, int] | None = None) -> Descripti
 
 def _too_large(spec: Spec, size: int | tuple[int, int] | None) -> bool:
     height, width = size if isinstance(size, tuple) else (size or spec.input_size,) * 2
-    channels = max(spec.in_channels, spec.num_classes, max(spec.widths) * spec.expansion)
+    channels = max(spec.in_channels, spec.num_classes, spec.stem_channels, max(spec.widths) * spec.expansion)
     kernel = max(7, *spec.kernels)
     numbers = channels * max(channels * kernel**2, (height + kernel) * (width + kernel))  # of a weight, of a map
     return sum(spec.blocks) > MOST_UNITS or spec.halvings > MOST_HALVINGS or numbers > MOST_NUMBERS
@@ -94,7 +94,7 @@ def _too_large(spec: Spec, size: int | tuple[int, int] | None) -> bool:
 
 def describe_units(spec: Spec) -> tuple[Kind, ...]:
     """The kinds of units in a network, for `resnets.describe.drawing.draw_kinds`."""
-    return tuple(drawing.kinds(spec, unit_shapes(spec)))
+    return tuple(drawing.kinds(spec.units()))
 
 
 # --- the architecture table -------------------------------------------------------------------
@@ -103,11 +103,13 @@ def describe_units(spec: Spec) -> tuple[Kind, ...]:
 def _rows(spec: Spec, cost: Complexity) -> Iterator[Row]:
     stem, *stages, head = cost.stages
     yield _row("conv1", _join(_stem(spec)), "", stem)
-    first = 0  # unit of the stage
-    for stage, width in zip(stages, spec.widths, strict=True):
-        stride = f"conv{drawing.strided(spec) + 1} of unit {first}" if first else ""
-        yield _row(stage.name, f"[{_join(drawing.filters(spec, width))}] x {stage.units}", stride, stage)
-        first += stage.units
+    firsts = (unit for unit in spec.units() if unit.place == 0)
+    for stage, first in zip(stages, firsts, strict=True):
+        stride = next(
+            (f"conv{i} of unit {first.index}" for i, conv in enumerate(first.convs, 1) if conv.stride > 1), ""
+        )
+        convs = _join(drawing.filters(conv._replace(stride=1) for conv in first.convs))
+        yield _row(stage.name, f"[{convs}] x {stage.units}", stride, stage)
     yield _row("head", _join((*_end(spec), Layer("average pool"), Layer("fc", spec.num_classes))), "", head)
 
 
@@ -121,7 +123,7 @@ def _join(layers: Iterable[Layer]) -> str:
 
 def _stem(spec: Spec) -> Iterator[Layer]:
     large = spec.stem == "imagenet"
-    yield Layer("7x7", spec.widths[0], 2) if large else Layer("3x3", spec.widths[0])
+    yield Layer("7x7", spec.stem_channels, 2) if large else Layer("3x3", spec.stem_channels)
     if spec.stem_activation:
         yield from drawing.activation(("bn", "relu"))
     if large:
@@ -135,10 +137,7 @@ def _end(spec: Spec) -> tuple[Layer, ...]:
 # --- the switches -----------------------------------------------------------------------------
 
 _MEANINGS: dict[str, dict[Any, str]] = {
-    "stem": {
-        "cifar": "a 3x3 convolution, for small images",
-        "imagenet": "a 7x7/2 convolution and 3x3/2 max pooling, for large images",
-    },
+    "stem": STEMS,
     "stem_activation": {
         True: "BN, ReLU right after the first convolution",
         False: "the first convolution is bare; unit 0 activates",
@@ -148,10 +147,7 @@ _MEANINGS: dict[str, dict[Any, str]] = {
         "1x1": "a unit halves the map in its first convolution",
         "3x3": "a unit halves the map in its first 3x3 convolution",
     },
-    "share_activation": {
-        "project": "where the shortcut has a 1x1, both paths read the activated x",
-        "resize": "where the shortcut changes the dimension, both paths read the activated x",
-    },
+    "share_activation": {word: f"{where}, both paths read the activated x" for word, where in SHARES.items()},
     "projection_bn": {
         True: "BN follows a 1x1 on the shortcut",
         False: "a 1x1 on the shortcut stays bare",
@@ -170,8 +166,8 @@ def _switches(spec: Spec, kinds: tuple[Kind, ...]) -> Iterator[Switch]:
 
     yield listed("stem", spec.stem)
     yield listed("stem_activation", spec.stem_activation)
-    yield Switch("order", spec.order, f"{_order(order)} (v2 Figure {order.figure})")
-    yield Switch("shortcut", str(spec.shortcut), _shortcut(spec.shortcut))
+    yield Switch("order", spec.order, _order(order))
+    yield Switch("shortcut", str(spec.shortcut), spec.shortcut.meaning)
     yield field("resize")
     projections = any(layer.name == "1x1" for kind in kinds for layer in kind.picture.shortcut)
     yield listed("projection_bn", order.projection_bn, "" if projections else "none in this net")
@@ -204,22 +200,11 @@ def _idle(spec: Spec, field: str, kinds: tuple[Kind, ...]) -> bool:
 
 
 def _order(order: Order) -> str:
-    """`BN after the last convolution of F; ReLU as f`."""
+    """`BN after the last convolution of F; ReLU as f (v2 Figure 4(a))`."""
     places = (
         (order.before, "before the first convolution of F"),
         (order.last, "after the last convolution of F"),
         (order.after, "as f"),
     )
-    return "; ".join(f"{', '.join(map(str, drawing.activation(words)))} {place}" for words, place in places if words)
-
-
-def _shortcut(shortcut: Shortcut) -> str:
-    meaning = f"{shortcut.formula}, r = F(x)"
-    match shortcut:
-        case ExclusiveGate() | ShortcutGate():
-            return f"{meaning}, g(x) = sigmoid(W_g x + b_g), b_g starting at {shortcut.bias:g}"
-        case Dropout(p, rescale):
-            return f"{meaning}; in training a 0/1 mask" + (
-                f" over {1 - p:g}" if rescale else f", in testing {1 - p:g} x"
-            )
-    return meaning
+    found = (f"{', '.join(map(str, drawing.activation(words)))} {place}" for words, place in places if words)
+    return ("; ".join(found) or "none at the ends of F") + (f" (v2 Figure {order.figure})" if order.figure else "")

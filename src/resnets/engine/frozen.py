@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -15,9 +14,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from resnets.engine import onednn
 from resnets.errors import UserError
 from resnets.nn import ResNet, Unit
+from resnets.nn.network import check_input
 from resnets.nn.shortcuts import Identity
 from resnets.nn.structure import frame_changes, stem_changes, unit_changes
-from resnets.spec import Spec
 
 
 class Affine:
@@ -134,10 +133,11 @@ class FrozenUnit(nn.Module):
         super().__init__()
         *residual, last = fold(unit.residual)
         after = fold(unit.after)
-        assert isinstance(last, Conv)  # what stands behind the convolutions of F has gone into them
-        self.adds = isinstance(unit.shortcut, Identity) and not last.relu
-        if self.adds and [type(step) for step in after] == [nn.ReLU]:
-            last.relu, after = True, []
+        self.adds = False
+        if isinstance(unit.shortcut, Identity) and isinstance(last, Conv) and not last.relu:
+            self.adds = True
+            if [type(step) for step in after] == [nn.ReLU]:
+                last.relu, after = True, []
         self.shared = nn.Sequential(*fold(unit.shared))
         self.resize = nn.Sequential(*fold(unit.resize))
         self.residual, self.last = nn.Sequential(*residual), last
@@ -149,11 +149,6 @@ class FrozenUnit(nn.Module):
         x = self.shared(x)
         h, r = self.resize(x), self.residual(x)
         return self.after(self.last(r, plus=h) if self.adds else self.shortcut(h, self.last(r)))
-
-
-def checked(spec: Spec, x: Tensor) -> Tensor:
-    """x, unless the network of this spec would refuse it."""
-    return ResNet.checked(SimpleNamespace(spec=spec), x)  # type: ignore[arg-type]  # it reads the spec alone
 
 
 class Frozen(nn.Module):
@@ -171,7 +166,7 @@ class Frozen(nn.Module):
 
     @torch.no_grad()
     def forward(self, x: Tensor) -> Tensor:
-        x = checked(self.spec, x).contiguous(memory_format=torch.channels_last)
+        x = check_input(self.spec, x).contiguous(memory_format=torch.channels_last)
         return self.classifier(self.last(self.units(self.stem(x))).mean((2, 3)))
 
     def train(self, mode: bool = True) -> Frozen:

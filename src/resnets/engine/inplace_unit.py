@@ -15,11 +15,7 @@ class InplaceUnit:
     keeps = True  # what BN-ReLU leaves, for the backward pass
 
     def __init__(self, unit: Unit) -> None:
-        self.unit = unit
-        residual = dict(unit.residual.named_children())
-        count = sum(name.startswith("conv") for name in residual)
-        self.convs = [residual[f"conv{i}"] for i in range(1, count + 1)]
-        self.acts = [residual.get(name, nn.Sequential()) for name in ("before", *(f"act{i + 1}" for i in range(count)))]
+        self.unit, self.convs, self.acts = unit, unit.convs, unit.acts
 
     def __call__(self, x: Tensor) -> Tensor:
         h, r = self.split(x)
@@ -52,7 +48,7 @@ class InplaceUnit:
 def bn_of(layers: nn.Module) -> nn.Module | None:
     """The BN of layers that are BN, ReLU."""
     found = list(layers.children())
-    return found[0] if len(found) == 2 else None
+    return found[0] if [type(layer) for layer in found] == [nn.BatchNorm2d, nn.ReLU] else None
 
 
 def _is_relu(layers: nn.Module) -> bool:

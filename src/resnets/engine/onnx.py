@@ -13,33 +13,35 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from resnets.engine.frozen import Conv, FrozenUnit, ScaleShift, checked, freeze
+from resnets.engine.frozen import Conv, FrozenUnit, ScaleShift, freeze
 from resnets.errors import UserError
-from resnets.nn import ResNet, Unit, shortcuts
+from resnets.nn import ResNet, ShortcutModule, Unit, shortcuts
+from resnets.nn.network import check_input
 from resnets.nn.structure import SET_BY_USERS, net_changes
 
 _OPSET, _IR = 17, 8  # old enough for every reader of the last years
 _END = 2**31 - 1
+_ENGINE = "the engine onnxruntime"
 
 
-def need(module: str, extra: str) -> Any:
-    """An optional dependency, imported."""
+def need(module: str, extra: str, purpose: str) -> Any:
+    """An optional dependency, imported; `purpose` is what needs it."""
     try:
         return importlib.import_module(module)
     except ImportError:
-        raise UserError(f"this engine needs {module}; install it with pip install 'resnets[{extra}]'.") from None
+        raise UserError(f"{purpose} needs {module}; install it with pip install 'resnets[{extra}]'.") from None
 
 
 class Graph:
     """The nodes and weights of an ONNX graph; each method adds nodes and returns the name of their result."""
 
-    def __init__(self, extra: str) -> None:
-        self.onnx = need("onnx", extra)
+    def __init__(self, onnx: Any) -> None:
+        self.onnx = onnx
         self.nodes: list[Any] = []
         self.weights: list[Any] = []
 
-    def add(self, operator: str, *inputs: str, **attributes: Any) -> str:
-        name = f"{operator.lower()}_{len(self.nodes)}"
+    def add(self, operator: str, *inputs: str, output: str = "", **attributes: Any) -> str:
+        name = output or f"{operator.lower()}_{len(self.nodes)}"
         self.nodes.append(self.onnx.helper.make_node(operator, inputs, [name], **attributes))
         return name
 
@@ -90,8 +92,9 @@ class Graph:
         x = self.steps(unit.shared, x)
         h, r = self.steps(unit.resize, x), self.steps(unit.residual, x)
         if unit.adds:
+            assert isinstance(unit.last, Conv)
             return self.steps(unit.after, self.conv(unit.last, r, plus=h))
-        return self.steps(unit.after, self.shortcut(unit.shortcut, h, self.conv(unit.last, r)))
+        return self.steps(unit.after, self.shortcut(unit.shortcut, h, self.step(unit.last, r)))
 
     def conv(self, conv: Conv | nn.Conv2d, x: str, plus: str | None = None) -> str:
         weights = [self.constant(t) for t in (conv.weight, conv.bias) if t is not None]
@@ -116,34 +119,35 @@ class Graph:
         front, back = pad.zeros[4:]
         return self.add("Pad", x, self.constant([0, front, 0, 0, 0, back, 0, 0]))
 
-    def shortcut(self, shortcut: nn.Module, x: str, r: str) -> str:
-        def times(a: float | str, b: str) -> str:
-            return self.add("Mul", a if isinstance(a, str) else self.constant(float(a)), b)
+    def times(self, a: float | str, b: str) -> str:
+        return self.add("Mul", a if isinstance(a, str) else self.constant(float(a)), b)
 
-        match shortcut:
-            case shortcuts.Identity():
-                return self.add("Add", x, r)
-            case shortcuts.Scale():
-                return self.add("Add", times(shortcut.a, x), times(shortcut.b, r))
-            case shortcuts.Dropout():
-                return self.add("Add", x if shortcut.rescale else times(1 - shortcut.p, x), r)
-            case shortcuts.Plain():
-                return r
-            case shortcuts.ExclusiveGate() | shortcuts.ShortcutGate():
-                g = self.add("Sigmoid", self.conv(shortcut.gate, x))
-                rest = times(self.add("Sub", self.constant(1.0), g), x)
-                return self.add("Add", rest, times(g, r) if isinstance(shortcut, shortcuts.ExclusiveGate) else r)
-        raise TypeError(f"no ONNX for the shortcut {type(shortcut).__name__}")
+    def shortcut(self, shortcut: nn.Module, x: str, r: str) -> str:
+        result = shortcut.onnx(self, x, r) if isinstance(shortcut, ShortcutModule) else None
+        if result is None:
+            raise UserError(
+                f"the shortcut {type(shortcut).__name__} has no ONNX form: give its module a method onnx(self, graph, "
+                "x, r), or export with --format torch-export or by torch.onnx.export."
+            )
+        return result
 
     def head(self, classifier: nn.Linear, x: str) -> str:
         pooled = self.add("Flatten", self.add("GlobalAveragePool", x))
-        return self.add("Gemm", pooled, self.constant(classifier.weight), self.constant(classifier.bias), transB=1)
+        weights = self.constant(classifier.weight), self.constant(classifier.bias)
+        return self.add("Gemm", pooled, *weights, output="scores", transB=1)
 
 
-def export(net: ResNet, *, folded: bool = True, about: Mapping[str, str] | None = None, extra: str = "onnx") -> bytes:
-    """The network in testing as an ONNX model: `images` (N, C, H, W) to class scores (N, classes), in float32.
+def export(
+    net: ResNet,
+    *,
+    folded: bool = True,
+    about: Mapping[str, str] | None = None,
+    extra: str = "onnx",
+    purpose: str = "exporting to ONNX",
+) -> bytes:
+    """The network in testing as an ONNX model: `images` (N, C, H, W) to class `scores` (N, classes), in float32.
 
-    `folded` puts BN into the convolutions, `about` goes into the model's metadata, and `extra` is the one to name
+    `folded` puts BN into the convolutions, `about` goes into the model's metadata; `extra` and `purpose` are named
     where the onnx package is missing.
     """
     if change := next(net_changes(net, hooks=True, ignore=SET_BY_USERS), None):
@@ -151,7 +155,7 @@ def export(net: ResNet, *, folded: bool = True, about: Mapping[str, str] | None 
             f"only the {net.spec.name} that net.spec describes can be written as ONNX, and this net was changed "
             f"({change}); torch.onnx.export can trace it."
         )
-    graph, frozen = Graph(extra), freeze(net) if folded else net
+    graph, frozen = Graph(need("onnx", extra, purpose)), freeze(net) if folded else net
     with torch.no_grad():
         x = "images"
         for part in (frozen.stem, frozen.units, frozen.last):
@@ -171,13 +175,13 @@ def export(net: ResNet, *, folded: bool = True, about: Mapping[str, str] | None 
 
 def onnxruntime(net: ResNet) -> Callable[[Tensor], Tensor]:
     """The network's scores by ONNX Runtime, on as many threads as PyTorch has."""
-    runtime, spec = need("onnxruntime", "onnx"), net.spec
+    runtime, spec = need("onnxruntime", "onnx", _ENGINE), net.spec
     options = runtime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
-    session = runtime.InferenceSession(export(net), options, providers=["CPUExecutionProvider"])
+    session = runtime.InferenceSession(export(net, purpose=_ENGINE), options, providers=["CPUExecutionProvider"])
 
     def scores(x: Tensor) -> Tensor:
-        given = checked(spec, x).detach().float().contiguous().numpy()
+        given = check_input(spec, x).detach().float().contiguous().numpy()
         return torch.from_numpy(session.run(None, {"images": given})[0])
 
     return scores

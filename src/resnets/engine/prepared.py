@@ -21,7 +21,9 @@ from resnets.engine.runners import Choice, choose_runners
 from resnets.engine.system_memory import available
 from resnets.engine.watch import Watch
 from resnets.errors import UserError
-from resnets.nn import ResNet
+from resnets.nn import ResNet, Unit
+from resnets.nn.network import check_input
+from resnets.nn.shortcuts import is_own
 from resnets.nn.structure import net_changes
 
 
@@ -105,7 +107,7 @@ class Prepared(ResNet):
         lean = all(choice.runner in ("lean", "native", "plain") for choice in choices) and leaves_end
         lengths = _lengths(net, device) if lean and self.memory == "min" else (len(choices),)
         recognized = [unit for unit, choice in zip(net.units, choices, strict=True) if choice.runner != "plain"]
-        watched = [net, net.units, *net.last.modules(), *(m for unit in recognized for m in unit.modules())]
+        watched = [net, net.units, *net.last.modules(), *(m for unit in recognized for m in _watched(unit))]
         self.__dict__.update(
             choices=choices,
             lengths=lengths,
@@ -123,7 +125,7 @@ class Prepared(ResNet):
             self._choose()
         if not self.runs_units:
             return net(x)
-        x = net.stem(net.checked(x))
+        x = net.stem(check_input(net.spec, x))
         for part in self.parts:
             x = part(x)
         return net.forward_head(self.end(x))
@@ -135,6 +137,13 @@ class Prepared(ResNet):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
         self._choose()
+
+
+def _watched(unit: nn.Module) -> list[nn.Module]:
+    """The modules of a unit that the runners read. A user's own shortcut is called, and may change by itself."""
+    assert isinstance(unit, Unit)
+    called = set(unit.shortcut.modules()) if is_own(unit.spec.shortcut) else set()
+    return [module for module in unit.modules() if module not in called]
 
 
 _CHOSEN = ("choices", "lengths", "parts", "end", "watch", "runs_units")

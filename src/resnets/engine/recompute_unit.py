@@ -18,9 +18,6 @@ from resnets.engine.inplace_unit import InplaceUnit, bn_of
 from resnets.engine.recompute import Recompute
 from resnets.nn import Unit
 from resnets.nn.conv import Subsampled
-from resnets.nn.shortcuts import Dropout, ExclusiveGate, ShortcutGate
-
-_KEEP = (Dropout, ExclusiveGate, ShortcutGate)  # shortcuts whose equations keep maps: masks, gates, r
 
 
 class RecomputeUnit(InplaceUnit):
@@ -49,7 +46,7 @@ class RecomputeUnit(InplaceUnit):
         return h, r
 
     def join(self, h: Tensor, r: Tensor) -> Tensor:
-        return (self.again if isinstance(self.unit.shortcut, _KEEP) else super().join)(h, r)
+        return (self.again if self.unit.shortcut.keeps_maps else super().join)(h, r)
 
     def read(self, x: Tensor, act: nn.Module, conv: nn.Module) -> Tensor:
         bn = bn_of(act)

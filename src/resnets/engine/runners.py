@@ -13,8 +13,9 @@ from resnets.engine.native import unit as native
 from resnets.engine.native.build import load
 from resnets.engine.torch_compile import CompiledUnit
 from resnets.nn import ResNet, Unit
+from resnets.nn.shortcuts import is_own
 from resnets.nn.structure import frame_changes, unit_changes
-from resnets.spec import ORDERS, Order
+from resnets.unit_spec import ORDERS, Order
 
 
 class Choice(NamedTuple):
@@ -50,12 +51,16 @@ def _unknown_order(order: Order) -> str | None:
 
 def choose(unit: Unit, memory: str, compiled: bool = False, device: str = "cpu") -> Choice:
     """The runner of a unit that is what its spec describes. This is the one place where it is chosen."""
-    if compiled:
+    own = is_own(unit.spec.shortcut)
+    if compiled and not own:
         return Choice(CompiledUnit(unit), "compiled", "torch.compile, once for each kind of unit")
-    if device == "cpu":
+    if device == "cpu" and not compiled and not (own and memory == "min"):
         loaded = load()
         if loaded.kernels is not None and native.fits(unit) is None:
             return Choice(native.NativeUnit(unit, loaded.kernels), "native", "kernels of our own, as lean as lean")
+    if own:
+        why = "may do what nobody knows, so PyTorch runs it as it is"
+        return Choice(unit, "plain", f"the shortcut {unit.spec.shortcut.kind} is registered by a user, and {why}")
     if memory == "fast":
         return Choice(InplaceUnit(unit), "direct", "PyTorch's layers, ReLU and addition in place")
     return Choice(lean.RecomputeUnit(unit), "lean", "BN-ReLU is computed again in the backward pass")

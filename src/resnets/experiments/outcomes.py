@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from resnets import records
 from resnets.errors import UserError
-from resnets.spec import ORDERS
+from resnets.unit_spec import ORDERS
 
 METRICS = {  # of a run: the error counts in per cent, a run that diverged has infinite error and loss
     "error": "test error, %",

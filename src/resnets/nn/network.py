@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import torch
+import torch.fx
 from torch import Tensor, nn
 
 from resnets.errors import UserError
 from resnets.metadata import Metadata
-from resnets.nn.shortcuts import Gate
+from resnets.nn import shortcuts
 from resnets.nn.unit import Unit, activation
-from resnets.spec import ORDERS, Spec
+from resnets.spec import Spec
+from resnets.unit_spec import ORDERS
 
 if TYPE_CHECKING:
     from resnets.data.transform import Transform
@@ -24,7 +25,7 @@ class Stem(nn.Sequential):
 
     def __init__(self, net: Spec) -> None:
         super().__init__()
-        out = net.widths[0]
+        out = net.stem_channels
         large = net.stem == "imagenet"
         kernel, stride = (7, 2) if large else (3, 1)
         self.add_module("conv", nn.Conv2d(net.in_channels, out, kernel, stride, kernel // 2, bias=False))
@@ -34,20 +35,23 @@ class Stem(nn.Sequential):
             self.add_module("pool", nn.MaxPool2d(3, 2, 1))
 
 
-class UnitShape(NamedTuple):
-    into: int  # channels that the unit reads
-    width: int  # filters inside
-    stride: int
-    first: bool  # right after a stem that has already activated
-
-
-def unit_shapes(spec: Spec) -> Iterator[UnitShape]:
-    """The units of a net in order: the first of each later stage halves the map."""
-    into = spec.widths[0]
-    for stage, (units, width) in enumerate(zip(spec.blocks, spec.widths, strict=True)):
-        for i in range(units):
-            yield UnitShape(into, width, 2 if i == 0 and stage else 1, stage == i == 0 and spec.stem_activation)
-            into = width * spec.expansion
+def check_input(spec: Spec, x: Tensor) -> Tensor:
+    """x, unless it is not what the network reads: the nets are fully convolutional, but one pixel cannot be halved."""
+    if isinstance(x, torch.fx.Proxy):  # a network is traced, and there is no shape yet
+        return x
+    if not isinstance(x, Tensor):
+        raise UserError(f"{spec.name} reads a torch tensor, not {type(x).__name__}.")
+    if x.dim() != 4 or x.shape[1] != spec.in_channels:
+        raise UserError(
+            f"{spec.name} reads batches of shape (N, {spec.in_channels}, height, width), not {tuple(x.shape)}."
+        )
+    if min(x.shape[2:]) < spec.min_size:
+        raise UserError(
+            f"{spec.name} halves the map {spec.halvings} times and needs images of at least "
+            f"{spec.min_size}x{spec.min_size} pixels, not {x.shape[2]}x{x.shape[3]}; enlarge them"
+            + (" or create the net with stem='cifar'." if spec.stem == "imagenet" else ".")
+        )
+    return x
 
 
 class ResNet(nn.Module):
@@ -63,7 +67,7 @@ class ResNet(nn.Module):
         self.spec = spec
         self.metadata = Metadata()  # of a file that it was loaded from
         self.stem = Stem(spec)
-        self.units = nn.Sequential(*(Unit(spec, *shape) for shape in unit_shapes(spec)))
+        self.units = nn.Sequential(*map(Unit, spec.units()))
         channels = spec.widths[-1] * spec.expansion
         self.last = activation(ORDERS[spec.order].before, channels, spec)
         self.classifier = nn.Linear(channels, spec.num_classes)
@@ -96,7 +100,7 @@ class ResNet(nn.Module):
 
     def forward_features(self, x: Tensor) -> Tensor:
         """The last map, as the pooling sees it."""
-        return self.last(self.units(self.stem(self.checked(x))))
+        return self.last(self.units(self.stem(check_input(self.spec, x))))
 
     def forward_head(self, x: Tensor) -> Tensor:
         """Class scores from the last map: global average pooling and the linear classifier."""
@@ -104,39 +108,30 @@ class ResNet(nn.Module):
 
     def forward_units(self, x: Tensor) -> list[Tensor]:
         """x_0 (what the first unit reads) to x_L (what the last unit leaves)."""
-        maps = [self.stem(self.checked(x))]
+        maps = [self.stem(check_input(self.spec, x))]
         for unit in self.units:
             maps.append(unit(maps[-1]))
         return maps
-
-    def checked(self, x: Tensor) -> Tensor:
-        """The nets are fully convolutional, but a map of one pixel cannot be halved."""
-        spec = self.spec
-        if x.dim() != 4 or x.shape[1] != spec.in_channels:
-            raise UserError(
-                f"{spec.name} reads batches of shape (N, {spec.in_channels}, height, width), not {tuple(x.shape)}."
-            )
-        if min(x.shape[2:]) < spec.min_size:
-            raise UserError(
-                f"{spec.name} halves the map {spec.halvings} times and needs images of at least "
-                f"{spec.min_size}x{spec.min_size} pixels, not {x.shape[2]}x{x.shape[3]}; enlarge them"
-                + (" or create the net with stem='cifar'." if spec.stem == "imagenet" else ".")
-            )
-        return x
 
     def extra_repr(self) -> str:
         return self.spec.name
 
 
 def initialize(net: ResNet, generator: torch.Generator | None = None) -> ResNet:
-    """He's normal for convolutions (fan-out), 1 and 0 for BN, +-1/sqrt(fan_in) and 0 for the classifier."""
+    """He's normal for convolutions (fan-out), 1 and 0 for BN, +-1/sqrt(fan_in) and 0 for the classifier.
+
+    The modules of a user's own shortcut are built anew, and begin as they do.
+    """
+    renewed = set(renew_shortcuts(net, generator))
     with torch.no_grad():
         for module in net.modules():
             match module:
+                case _ if module in renewed:
+                    pass
                 case nn.Conv2d():
                     fan_out = math.prod(module.kernel_size) * module.out_channels
                     module.weight.normal_(0, math.sqrt(2 / fan_out), generator=generator)
-                    if isinstance(module, Gate) and module.bias is not None:
+                    if isinstance(module, shortcuts.Gate) and module.bias is not None:
                         module.bias.fill_(module.initial_bias)
                 case nn.BatchNorm2d():
                     module.reset_parameters()
@@ -145,6 +140,24 @@ def initialize(net: ResNet, generator: torch.Generator | None = None) -> ResNet:
                     module.weight.uniform_(-bound, bound, generator=generator)
                     module.bias.zero_()
     return net
+
+
+def renew_shortcuts(net: ResNet, generator: torch.Generator | None = None) -> list[nn.Module]:
+    """Build users' own shortcuts anew, since a net that began on the meta device has lost what they begin with.
+
+    One number of the generator decides all that a module draws. The modules that are new are returned.
+    """
+    renewed: list[nn.Module] = []
+    like = net.classifier.weight
+    for unit in net.units:
+        if isinstance(unit, Unit) and shortcuts.is_own(unit.spec.shortcut):
+            seed = int(torch.randint(2**62, (), generator=generator))
+            with torch.random.fork_rng(devices=()):
+                torch.manual_seed(seed)
+                fresh = shortcuts.make(unit.spec.shortcut, unit.spec.out)
+            unit.shortcut = fresh.to(like.device, like.dtype).train(unit.training)
+            renewed += unit.shortcut.modules()
+    return renewed
 
 
 def build(

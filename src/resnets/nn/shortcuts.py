@@ -2,28 +2,79 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, Protocol
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from resnets import spec as specs
+from resnets import unit_spec as specs
 from resnets.errors import UserError
 from resnets.nn.conv import conv
-from resnets.spec import SHORTCUTS, Shortcut, Spec
+from resnets.unit_spec import Shortcut, UnitSpec, check_shortcut
 
 
-class Identity(nn.Module):
+class Graph(Protocol):
+    """An ONNX graph that is being written; each method adds to it and returns the name of its result."""
+
+    def add(self, operator: str, *inputs: str, **attributes: Any) -> str: ...
+    def constant(self, values: Tensor | float | list[int]) -> str: ...
+    def times(self, a: float | str, b: str) -> str: ...
+    def conv(self, conv: nn.Conv2d, x: str) -> str: ...
+
+
+class ShortcutModule(nn.Module):
+    """A shortcut that can say about itself what else is measured, or refused.
+
+    A shortcut of your own may be any `nn.Module` of x and r; as a `ShortcutModule` it says as much as it wants to.
+    """
+
+    keeps_maps = False  # for the backward pass, beside x and r
+
+    def factor(self) -> float | None:
+        """lambda of h(x) = lambda x, as it follows from the shortcut's own numbers; None if they do not tell."""
+        return None
+
+    def residual_factor(self, x: Tensor) -> Tensor | float | None:
+        """What multiplies r at the addition; None if it is to be measured."""
+        return None
+
+    def onnx(self, graph: Graph, x: str, r: str) -> str | None:
+        """Add the equation in testing to an ONNX graph; the name of its result, or None if there is no such form."""
+        return None
+
+
+class Identity(ShortcutModule):
     def forward(self, x: Tensor, r: Tensor) -> Tensor:
         return x + r
 
+    def factor(self) -> float:
+        return 1.0
 
-class Scale(nn.Module):
+    def residual_factor(self, x: Tensor) -> float:
+        return 1.0
+
+    def onnx(self, graph: Graph, x: str, r: str) -> str:
+        return graph.add("Add", x, r)
+
+
+class Scale(ShortcutModule):
     def __init__(self, shortcut: float, residual: float) -> None:
         super().__init__()
         self.a, self.b = shortcut, residual
 
     def forward(self, x: Tensor, r: Tensor) -> Tensor:
         return self.a * x + self.b * r
+
+    def factor(self) -> float:
+        return self.a
+
+    def residual_factor(self, x: Tensor) -> float:
+        return self.b
+
+    def onnx(self, graph: Graph, x: str, r: str) -> str:
+        return graph.add("Add", graph.times(self.a, x), graph.times(self.b, r))
 
 
 class Gate(nn.Conv2d):
@@ -37,17 +88,9 @@ class Gate(nn.Conv2d):
         return torch.sigmoid(super().forward(x))
 
 
-class ExclusiveGate(nn.Module):
-    def __init__(self, channels: int, bias: float) -> None:
-        super().__init__()
-        self.gate = Gate(channels, bias)
+class ShortcutGate(ShortcutModule):
+    keeps_maps = True
 
-    def forward(self, x: Tensor, r: Tensor) -> Tensor:
-        g = self.gate(x)
-        return (1 - g) * x + g * r
-
-
-class ShortcutGate(nn.Module):
     def __init__(self, channels: int, bias: float) -> None:
         super().__init__()
         self.gate = Gate(channels, bias)
@@ -55,8 +98,40 @@ class ShortcutGate(nn.Module):
     def forward(self, x: Tensor, r: Tensor) -> Tensor:
         return (1 - self.gate(x)) * x + r
 
+    def factor(self) -> float:
+        """The gate is taken at its bias, as if W_g x were 0: the mean over channels."""
+        return (1 - torch.sigmoid(self.gate.get_parameter("bias"))).mean().item()
 
-class Dropout(nn.Module):
+    def residual_factor(self, x: Tensor) -> Tensor | float:
+        return 1.0
+
+    def onnx(self, graph: Graph, x: str, r: str) -> str:
+        return graph.add("Add", self._rest(graph, self._gate(graph, x), x), r)
+
+    def _gate(self, graph: Graph, x: str) -> str:
+        return graph.add("Sigmoid", graph.conv(self.gate, x))
+
+    def _rest(self, graph: Graph, g: str, x: str) -> str:
+        """(1 - g) x."""
+        return graph.times(graph.add("Sub", graph.constant(1.0), g), x)
+
+
+class ExclusiveGate(ShortcutGate):
+    def forward(self, x: Tensor, r: Tensor) -> Tensor:
+        g = self.gate(x)
+        return (1 - g) * x + g * r
+
+    def residual_factor(self, x: Tensor) -> Tensor:
+        return self.gate(x)
+
+    def onnx(self, graph: Graph, x: str, r: str) -> str:
+        g = self._gate(graph, x)
+        return graph.add("Add", self._rest(graph, g, x), graph.times(g, r))
+
+
+class Dropout(ShortcutModule):
+    keeps_maps = True
+
     def __init__(self, p: float, rescale: bool) -> None:
         super().__init__()
         self.p, self.rescale = p, rescale
@@ -68,28 +143,55 @@ class Dropout(nn.Module):
             return (1 - self.p) * x + r
         return x * torch.empty_like(x).bernoulli_(1 - self.p) + r
 
+    def factor(self) -> float:
+        """The keep rate."""
+        return 1.0 if self.rescale else 1 - self.p
 
-class Plain(nn.Module):
+    def residual_factor(self, x: Tensor) -> float:
+        return 1.0
+
+    def onnx(self, graph: Graph, x: str, r: str) -> str:
+        return graph.add("Add", x if self.rescale else graph.times(1 - self.p, x), r)
+
+
+class Plain(ShortcutModule):
     def forward(self, x: Tensor, r: Tensor) -> Tensor:
         return r
+
+    def factor(self) -> float:
+        return 0.0
+
+    def residual_factor(self, x: Tensor) -> float:
+        return 1.0
+
+    def onnx(self, graph: Graph, x: str, r: str) -> str:
+        return r
+
+
+_PAPERS: dict[type[Shortcut], Callable[[Any, int], nn.Module]] = {  # of a shortcut and its channels
+    specs.Identity: lambda _, channels: Identity(),
+    specs.Scale: lambda scale, _: Scale(scale.shortcut, scale.residual),
+    specs.ExclusiveGate: lambda gate, channels: ExclusiveGate(channels, gate.bias),
+    specs.ShortcutGate: lambda gate, channels: ShortcutGate(channels, gate.bias),
+    specs.Conv1x1: lambda _, channels: Identity(),  # its weights are the projection below
+    specs.Dropout: lambda dropout, _: Dropout(dropout.p, dropout.rescale),
+    specs.Plain: lambda _, channels: Plain(),
+}
+
+
+def is_own(shortcut: Shortcut) -> bool:
+    """Whether a shortcut is a user's own, so that nothing is known of its module but what it says."""
+    return type(shortcut) not in _PAPERS
 
 
 def make(shortcut: Shortcut, channels: int) -> nn.Module:
     """The module of a shortcut on maps of `channels`."""
-    if type(shortcut) not in SHORTCUTS.values():  # a subclass may mean another equation
-        raise UserError(f"there is no module for the shortcut {shortcut!r}; choose one of {', '.join(SHORTCUTS)}.")
-    match shortcut:
-        case specs.Scale(a, b):
-            return Scale(a, b)
-        case specs.ExclusiveGate(bias):
-            return ExclusiveGate(channels, bias)
-        case specs.ShortcutGate(bias):
-            return ShortcutGate(channels, bias)
-        case specs.Dropout(p, rescale):
-            return Dropout(p, rescale)
-        case specs.Plain():
-            return Plain()
-    return Identity()  # Conv1x1 too: its weights are the projection below
+    check_shortcut(shortcut)
+    build = _PAPERS.get(type(shortcut))
+    module = build(shortcut, channels) if build else shortcut.module(channels)
+    if not isinstance(module, nn.Module):
+        raise UserError(f"module of the shortcut {shortcut.kind!r} must return a torch.nn.Module, not {module!r}.")
+    return module
 
 
 # --- resizing the shortcut: options A, B, C of v1 ---------------------------------------------
@@ -113,27 +215,17 @@ class Pad(nn.Module):
         return functional.pad(x, self.zeros)
 
 
-def projection(net: Spec, into: int, out: int, stride: int) -> nn.Sequential:
+def projection(unit: UnitSpec) -> nn.Sequential:
     """Options B and C: a 1x1 convolution, and BN unless the net normalises in front of weights."""
     layers = nn.Sequential()
-    layers.add_module("conv", conv(into, out, 1, stride))
-    if specs.ORDERS[net.order].projection_bn:
-        layers.add_module("bn", nn.BatchNorm2d(out, net.bn_eps, net.bn_momentum))
+    layers.add_module("conv", conv(unit.into, unit.out, 1, unit.stride))
+    if unit.projection_bn:
+        layers.add_module("bn", nn.BatchNorm2d(unit.out, unit.bn_eps, unit.bn_momentum))
     return layers
 
 
-def projects(net: Spec, into: int, out: int, stride: int) -> bool:
-    """Whether the shortcut of such a unit has weights of its own."""
-    changes = into != out or stride > 1
-    return isinstance(net.shortcut, specs.Conv1x1) or (
-        changes and net.resize == "project" and not isinstance(net.shortcut, specs.Plain)
-    )
-
-
-def resize(net: Spec, into: int, out: int, stride: int) -> nn.Module:
+def resize(unit: UnitSpec) -> nn.Module:
     """What brings x to the shape of F(x) before the shortcut's equation."""
-    if projects(net, into, out, stride):
-        return projection(net, into, out, stride)
-    if isinstance(net.shortcut, specs.Plain) or (into == out and stride == 1):
-        return nn.Identity()
-    return Pad(into, out, stride, net.resize)
+    if unit.projects:
+        return projection(unit)
+    return Pad(unit.into, unit.out, unit.stride, unit.resize) if unit.resize else nn.Identity()

@@ -16,9 +16,10 @@ from torch import Tensor, nn
 
 from resnets.nn import shortcuts
 from resnets.nn.conv import Subsampled
-from resnets.nn.network import ResNet, Stem, UnitShape, unit_shapes
+from resnets.nn.network import ResNet, Stem
 from resnets.nn.unit import Residual, Unit
 from resnets.spec import Spec
+from resnets.unit_spec import UnitSpec
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 SET_BY_USERS = ("eps", "momentum")  # of BN
@@ -38,6 +39,7 @@ _LAYERS = (
     *(shortcuts.Identity, shortcuts.Scale, shortcuts.ExclusiveGate, shortcuts.ShortcutGate, shortcuts.Gate),
     *(shortcuts.Dropout, shortcuts.Plain, shortcuts.Pad),
 )
+_SETTINGS = (bool, int, float, str, tuple)  # of a user's own module, in which an edit is seen
 _FORWARDS = {kind: kind.forward for kind in _LAYERS}
 
 
@@ -51,10 +53,10 @@ def unit_changes(net: ResNet) -> list[str | None]:
 
     BN's eps and momentum may be other numbers: whoever computes BN reads them from the layer.
     """
-    shapes = list(unit_shapes(net.spec))
-    if len(shapes) != len(net.units):
-        return [f"the net has {len(net.units)} units and its spec describes {len(shapes)}"] * len(net.units)
-    pairs = ((unit, _described_unit(net.spec, shape)) for unit, shape in zip(net.units, shapes, strict=True))
+    specs = net.spec.units()
+    if len(specs) != len(net.units):
+        return [f"the net has {len(net.units)} units and its spec describes {len(specs)}"] * len(net.units)
+    pairs = zip(net.units, map(describe_unit, specs), strict=True)
     return [next(changes(unit, described, hooks=True, ignore=SET_BY_USERS), None) for unit, described in pairs]
 
 
@@ -75,9 +77,10 @@ def stem_changes(net: ResNet) -> Iterator[str]:
 
 
 @lru_cache(maxsize=64)
-def _described_unit(spec: Spec, shape: UnitShape) -> Unit:
+def describe_unit(spec: UnitSpec) -> Unit:
+    """The unit of a spec, on the meta device."""
     with torch.device("meta"):
-        return Unit(spec, *shape)
+        return Unit(spec)
 
 
 @lru_cache(maxsize=64)
@@ -122,7 +125,7 @@ def _own_changes(
 ) -> Iterator[str]:
     """The changes of a module, without those of its children."""
     kind = type(described)
-    if type(module) is not kind:
+    if not is_same_kind(module, described):
         yield f"{what} is {_name(type(module))}, not {_name(kind)}"
         return
     if kind in _FORWARDS and kind.forward is not _FORWARDS[kind]:
@@ -136,6 +139,8 @@ def _own_changes(
     for key, value in theirs.items():
         if key in ignore and type(own.get(key)) is type(value):
             continue
+        if kind not in _FORWARDS and not (isinstance(value, _SETTINGS) and isinstance(own.get(key), _SETTINGS)):
+            continue  # what else a user's own module keeps is its own affair
         if key not in _INTERNAL and not _equal(own.get(key), value):
             yield f"{what} has {key} {own.get(key)!r}, not {value!r}"
     yield from _tensor_changes(module, described, what)
@@ -154,6 +159,14 @@ def _tensor_changes(module: nn.Module, described: nn.Module, what: str) -> Itera
                 yield f"{what} has {'no' if found is None else 'a'} {name}"
             elif tensor is not None and (type(found) is not kind or found.shape != tensor.shape):
                 yield f"{what} has a {name} of another type or shape"
+
+
+def is_same_kind(module: nn.Module, described: nn.Module) -> bool:
+    """Whether two modules have one class. A user's own may be made anew by each call of `Shortcut.module`."""
+    a, b = type(module), type(described)
+    if b in _FORWARDS:
+        return a is b
+    return (a.__module__, a.__qualname__) == (b.__module__, b.__qualname__)
 
 
 def _equal(a: Any, b: Any) -> bool:

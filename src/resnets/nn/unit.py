@@ -6,14 +6,15 @@ from torch import Tensor, nn
 
 from resnets.nn import shortcuts
 from resnets.nn.conv import conv
-from resnets.spec import ORDERS, Spec
+from resnets.spec import Spec
+from resnets.unit_spec import UnitSpec
 
 
-def activation(words: tuple[str, ...], channels: int, net: Spec) -> nn.Sequential:
+def activation(words: tuple[str, ...], channels: int, norm: Spec | UnitSpec) -> nn.Sequential:
     """`("bn", "relu")` as layers of those names; no words make the identity."""
     layers = nn.Sequential()
     for word in words:
-        layer = nn.BatchNorm2d(channels, net.bn_eps, net.bn_momentum) if word == "bn" else nn.ReLU()
+        layer = nn.BatchNorm2d(channels, norm.bn_eps, norm.bn_momentum) if word == "bn" else nn.ReLU()
         layers.add_module(word, layer)
     return layers
 
@@ -25,41 +26,43 @@ class Residual(nn.Sequential):
     ReLU, 1x1. The stride is on one convolution.
     """
 
-    def __init__(self, net: Spec, into: int, width: int, stride: int, head: tuple[str, ...]) -> None:
+    def __init__(self, unit: UnitSpec) -> None:
         super().__init__()
-        widths = [into] + [width] * (len(net.kernels) - 1) + [width * net.expansion]
-        strided = net.kernels.index(3) if net.stride_on == "3x3" and 3 in net.kernels else 0
-        if head:
-            self.add_module("before", activation(head, into, net))
-        for i, k in enumerate(net.kernels):
-            step = stride if i == strided else 1
-            self.add_module(f"conv{i + 1}", conv(widths[i], widths[i + 1], k, step))
-            last = i + 1 == len(net.kernels)
-            words = ORDERS[net.order].last if last else ("bn", "relu")
+        channels = unit.into
+        for i, words in enumerate(unit.acts):
+            if i:
+                self.add_module(f"conv{i}", conv(*unit.convs[i - 1]))
+                channels = unit.convs[i - 1].out
             if words:
-                self.add_module(f"act{i + 1}", activation(words, widths[i + 1], net))
+                self.add_module(_act(i), activation(words, channels, unit))
+
+
+def _act(i: int) -> str:
+    """The name of the activation behind the ith convolution of F; 0 stands in front of the first."""
+    return f"act{i}" if i else "before"
 
 
 class Unit(nn.Module):
-    """x -> f(h(x) + F(x)), on maps of `into` channels, leaving `out`.
+    """x -> f(h(x) + F(x)), as its spec says; what both paths read activated stands in front of the split (`shared`)."""
 
-    A pre-activation unit whose shortcut has weights activates x once, in front of the split, for both
-    paths (`shared`); every other unit leaves its shortcut raw. `first` is the unit right after a stem
-    that has already activated.
-    """
-
-    def __init__(self, net: Spec, into: int, width: int, stride: int, first: bool) -> None:
+    def __init__(self, unit: UnitSpec) -> None:
         super().__init__()
-        order = ORDERS[net.order]
-        out = width * net.expansion
-        changes = into != out or stride > 1
-        shares = shortcuts.projects(net, into, out, stride) or (changes and net.share_activation == "resize")
-        head = () if first else order.before
-        self.shared = activation(head if shares else (), into, net)
-        self.residual = Residual(net, into, width, stride, () if shares else head)
-        self.resize = shortcuts.resize(net, into, out, stride)
-        self.shortcut = shortcuts.make(net.shortcut, out)
-        self.after = activation(order.after, out, net)
+        self.spec = unit
+        self.shared = activation(unit.shared, unit.into, unit)
+        self.residual = Residual(unit)
+        self.resize = shortcuts.resize(unit)
+        self.shortcut = shortcuts.make(unit.shortcut, unit.out)
+        self.after = activation(unit.after, unit.out, unit)
+
+    @property
+    def convs(self) -> list[nn.Conv2d]:
+        """The convolutions of F."""
+        return [self.residual.get_submodule(f"conv{i}") for i in range(1, len(self.spec.convs) + 1)]  # type: ignore[misc]
+
+    @property
+    def acts(self) -> list[nn.Module]:
+        """The activations of F in front of each convolution and behind the last; empty where there is none."""
+        return [getattr(self.residual, _act(i), nn.Sequential()) for i in range(len(self.spec.acts))]
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.shared(x)

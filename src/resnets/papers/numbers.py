@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from resnets.spec import Identity, Spec
+from resnets.spec import Spec
+from resnets.unit_spec import Identity
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from resnets.papers.rows import TESTS, Cell, Experiment, Row, Value
-from resnets.spec import ORDERS
+from resnets.unit_spec import ORDERS
 
 FAILS = Value(fails=True)
 HELD_OUT = 5000  # of CIFAR's training images, as v1 does for its choices

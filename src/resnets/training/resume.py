@@ -13,7 +13,7 @@ from resnets.engine.prepared import Prepared
 from resnets.errors import UserError
 from resnets.recipe import Recipe
 from resnets.runs import Run, RunKey
-from resnets.spec import Dropout, Spec
+from resnets.spec import Spec
 
 
 def is_finished(run: Run, identity: RunKey, normalize: Normalize, world: int, tell: Callable[[str], None]) -> bool:
@@ -68,7 +68,7 @@ def resolve_processes(run: Run, config: dict[str, Any], world: int, spec: Spec, 
     more; a share cannot be divided. BN over all devices sees whole batches, however many there are.
     """
     began = began_with(config)
-    whole = recipe.sync_bn and not recipe.micro_batch and not isinstance(spec.shortcut, Dropout)
+    whole = recipe.sync_bn and not recipe.micro_batch and not spec.shortcut.random
     if began in (None, world) or whole:
         return world
     assert began is not None

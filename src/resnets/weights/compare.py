@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
-from resnets.spec import ORDERS, Conv1x1, ExclusiveGate, Plain, Shortcut, ShortcutGate, Spec
+from resnets.spec import Spec
+from resnets.unit_spec import ORDERS, Shortcut, fields_of
 from resnets.zoo import NETWORKS
 
 
@@ -21,14 +22,15 @@ def _decisive(spec: Spec) -> dict[str, Any]:
     idle = {"name", "bn_momentum"}
     if spec.kernels[0] == 3 or 3 not in spec.kernels:
         idle.add("stride_on")  # both words name the first convolution
-    resizes = not isinstance(spec.shortcut, (Plain, Conv1x1))  # these have no shortcut, or weights on every one
+    shortcut = spec.shortcut
+    resizes = not (shortcut.plain or shortcut.projects)  # these have no shortcut, or weights on every one
     if not resizes:
         idle.add("resize")
     if not (resizes and spec.resize != "project" and ORDERS[spec.order].preactivated):
         idle.add("share_activation")
     fields = {f.name: None if f.name in idle else getattr(spec, f.name) for f in dataclasses.fields(spec)}
-    if isinstance(spec.shortcut, (ExclusiveGate, ShortcutGate)):
-        fields["shortcut"] = type(spec.shortcut)()  # its bias only says where the gate's weights began
+    kept = [f.name for f in fields_of(type(shortcut)) if f.name not in shortcut.initial]
+    fields["shortcut"] = type(shortcut)(**{name: getattr(shortcut, name) for name in kept})
     return fields
 
 

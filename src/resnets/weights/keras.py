@@ -21,8 +21,6 @@ from torch import Tensor
 from resnets.errors import UserError
 from resnets.metadata import Metadata, Preprocessing
 from resnets.nn import ResNet, build
-from resnets.nn.network import unit_shapes
-from resnets.nn.shortcuts import projects
 from resnets.spec import Spec
 from resnets.weights.classes import read_classes
 from resnets.weights.files import some
@@ -47,17 +45,13 @@ class Part:
 def parts(spec: Spec) -> Iterator[Part]:
     """conv1, bn_conv1; res2a_branch2a, bn2a_branch2a ... res5c_branch2c, and branch1 for the projections."""
     yield Part("conv1", "bn_conv1", "stem.conv", "stem.act.bn", 7, 2)
-    shapes = enumerate(unit_shapes(spec))
-    for stage, units in enumerate(spec.blocks):
-        for place in range(units):
-            i, (into, width, stride, _) = next(shapes)
-            name = f"{stage + 2}{chr(ord('a') + place)}_branch"
-            for k, (letter, kernel) in enumerate(zip("abc", spec.kernels, strict=True), 1):
-                ours = (f"units.{i}.residual.conv{k}", f"units.{i}.residual.act{k}.bn")
-                yield Part(f"res{name}2{letter}", f"bn{name}2{letter}", *ours, kernel, stride if k == 1 else 1)
-            if projects(spec, into, width * spec.expansion, stride):
-                ours = (f"units.{i}.resize.conv", f"units.{i}.resize.bn")
-                yield Part(f"res{name}1", f"bn{name}1", *ours, 1, stride)
+    for unit in spec.units():
+        name, place = f"{unit.stage + 2}{chr(ord('a') + unit.place)}_branch", f"units.{unit.index}"
+        for k, (letter, conv) in enumerate(zip("abc", unit.convs, strict=True), 1):
+            ours = (f"{place}.residual.conv{k}", f"{place}.residual.act{k}.bn")
+            yield Part(f"res{name}2{letter}", f"bn{name}2{letter}", *ours, conv.kernel, conv.stride)
+        if unit.projects:
+            yield Part(f"res{name}1", f"bn{name}1", f"{place}.resize.conv", f"{place}.resize.bn", 1, unit.stride)
 
 
 def load_keras(source: Path) -> tuple[ResNet, Metadata]:

@@ -17,9 +17,8 @@ from torch import Tensor
 
 from resnets.errors import UserError
 from resnets.metadata import IMAGENET_MEAN_STD
-from resnets.nn.network import unit_shapes
-from resnets.nn.shortcuts import projects
-from resnets.spec import KERNELS, ORDERS, Identity, Spec
+from resnets.spec import Spec
+from resnets.unit_spec import KERNELS, ORDERS, Identity
 from resnets.weights.compare import choices, creation, differing
 
 Floats = tuple[float, ...]
@@ -70,19 +69,6 @@ class Layout:
 # --- the layouts ------------------------------------------------------------------------------
 
 
-def _units(spec: Spec) -> Iterator[tuple[int, int, bool]]:
-    """Stage, place in the stage, and whether the shortcut has weights, of each unit in order."""
-    shapes = unit_shapes(spec)
-    for stage, units in enumerate(spec.blocks):
-        for place in range(units):
-            into, width, stride, _ = next(shapes)
-            yield stage, place, projects(spec, into, width * spec.expansion, stride)
-
-
-def _layers(spec: Spec) -> range:
-    return range(1, len(spec.kernels) + 1)
-
-
 def _torchvision(spec: Spec) -> Pairs:
     """conv1, bn1, layer1.0.conv1, layer1.0.bn1, ..., layer1.0.downsample.0, ..., fc."""
     yield from _body_of_original(spec)
@@ -98,12 +84,12 @@ def _akamaster(spec: Spec) -> Pairs:
 def _body_of_original(spec: Spec) -> Pairs:
     yield "stem.conv", "conv1"
     yield "stem.act.bn", "bn1"
-    for i, (stage, place, projected) in enumerate(_units(spec)):
-        ours, theirs = f"units.{i}", f"layer{stage + 1}.{place}"
-        for k in _layers(spec):
+    for unit in spec.units():
+        ours, theirs = f"units.{unit.index}", f"layer{unit.stage + 1}.{unit.place}"
+        for k, _ in enumerate(unit.convs, 1):
             yield f"{ours}.residual.conv{k}", f"{theirs}.conv{k}"
             yield f"{ours}.residual.act{k}.bn", f"{theirs}.bn{k}"
-        if projected:
+        if unit.projects:
             yield f"{ours}.resize.conv", f"{theirs}.downsample.0"
             yield f"{ours}.resize.bn", f"{theirs}.downsample.1"
 
@@ -111,13 +97,13 @@ def _body_of_original(spec: Spec) -> Pairs:
 def _timm_v2(spec: Spec) -> Pairs:
     """stem.conv, stages.0.blocks.0.norm1, stages.0.blocks.0.conv1, ..., norm, head.fc: BN before each convolution."""
     yield "stem.conv", "stem.conv"
-    for i, (stage, place, projected) in enumerate(_units(spec)):
-        ours, theirs = f"units.{i}", f"stages.{stage}.blocks.{place}"
-        yield f"{ours}.shared.bn" if projected else f"{ours}.residual.before.bn", f"{theirs}.norm1"
-        for k in _layers(spec):
+    for unit in spec.units():
+        ours, theirs = f"units.{unit.index}", f"stages.{unit.stage}.blocks.{unit.place}"
+        yield f"{ours}.shared.bn" if unit.projects else f"{ours}.residual.before.bn", f"{theirs}.norm1"
+        for k, _ in enumerate(unit.convs, 1):
             yield f"{ours}.residual.conv{k}", f"{theirs}.conv{k}"
             yield f"{ours}.residual.act{k}.bn", f"{theirs}.norm{k + 1}"
-        if projected:
+        if unit.projects:
             yield f"{ours}.resize.conv", f"{theirs}.downsample.conv"
     yield "last.bn", "norm"
     yield "classifier", "head.fc"

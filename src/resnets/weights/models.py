@@ -136,8 +136,8 @@ def _resolve_spec(file: WeightsFile, layout: Layout, network: str | None, change
     if network is None:
         if inferred is None:
             raise UserError(
-                f"{file.path} does not say which network it holds; name it with --network, as in --network resnet20; in Python "
-                "by load(path, network='resnet20')."
+                f"{file.path} does not say which network it holds; name it with --network, as in --network resnet20; in "
+                "Python by load(path, network='resnet20')."
             )
         return dataclasses.replace(inferred, **changes)
     spec = spec_of(network, **changes)

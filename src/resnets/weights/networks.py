@@ -15,6 +15,7 @@ from torch import Tensor
 
 from resnets.errors import UserError, one_of
 from resnets.nn import ResNet, build
+from resnets.nn.network import renew_shortcuts
 from resnets.nn.structure import net_changes
 from resnets.spec import Spec
 from resnets.version import __version__
@@ -87,6 +88,7 @@ def build_from_file(file: WeightsFile) -> ResNet:
     except (RuntimeError, OverflowError, TypeError) as error:
         raise UserError(f"{path} describes a network that is too large to build.") from error
     found = _fitting(net, file, OURS)
+    renew_shortcuts(net, torch.Generator())  # what a module of a user's own has besides tensors
     net.load_state_dict({name: tensor.to("cpu", copy=True) for name, tensor in found.items()}, assign=True)
     return net
 

@@ -20,13 +20,10 @@ class NativeUnit:
 
     def __init__(self, unit: Unit, kernels: Kernels) -> None:
         self.unit = unit
-        layers = dict(unit.residual.named_children())
-        count = sum(name.startswith("conv") for name in layers)
-        acts = [layers.get("before"), *(layers[f"act{i}"] for i in range(1, count))]
-        steps = [_step(layers[f"conv{i + 1}"], act) for i, act in enumerate(acts)]
+        *acts, tail = unit.acts
+        self.convs = unit.convs
+        steps = list(map(_step, self.convs, acts))
         self.norms = [m for m in unit.modules() if isinstance(m, nn.BatchNorm2d)]
-        self.convs = [step.conv for step in steps]
-        tail = layers.get(f"act{count}", nn.Sequential())
         ending = [*dict(tail.named_children()), "+", *dict(unit.after.named_children())]
         self.joins = isinstance(unit.shortcut, Identity) and ending in _ENDINGS
         bn = getattr(tail, "bn", None) if self.joins else None
@@ -68,8 +65,7 @@ def _has_plain_vectors(norm: nn.BatchNorm2d) -> bool:
     return learned and all(v is not None and _is_plain(v) and v.is_contiguous() for v in vectors)
 
 
-def _step(conv: nn.Module, act: nn.Module | None) -> Step:
-    assert isinstance(conv, nn.Conv2d)
+def _step(conv: nn.Conv2d, act: nn.Module) -> Step:
     wide = max(conv.in_channels, conv.out_channels)
     native = conv.stride == (1, 1) and (conv.kernel_size == (1, 1) or (conv.kernel_size == (3, 3) and wide <= _WIDEST))
     return Step(conv, getattr(act, "bn", None), hasattr(act, "relu"), native)
