@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Mapping
 from itertools import pairwise
@@ -47,7 +48,10 @@ def infer_spec(tensors: Mapping[str, Tensor], layout: Layout, where: object) -> 
         "in_channels": stem[1],
         **{name: may[0] for name, may in layout.conventions.items() if name not in ("stem", "kernels")},
     }
-    spec = Spec(_name(found), **found)
+    if stem[0] != found["widths"][0]:
+        found["stem_width"] = stem[0]
+    name = _name(found)
+    spec = dataclasses.replace(NETWORKS[name], **found) if name in NETWORKS else Spec(name, **found)
     for stage, width in zip(stages, spec.widths, strict=True):
         for unit in stage:
             _require_ordinary(unit, width, spec, where)
