@@ -1,6 +1,5 @@
 """A shortcut and an order that a user's own file registers work wherever the papers' do."""
 
-import importlib.util
 import json
 import math
 import os
@@ -22,6 +21,7 @@ from resnets.describe.network import describe
 from resnets.engine.memory_estimate import forecast
 from resnets.runs import Run
 from resnets.unit_spec import ORDERS, SHORTCUTS, Scale, Shortcut
+from resnets.user_code import import_file
 
 OWN = '''
 import resnets
@@ -112,14 +112,6 @@ def own(tmp_path, monkeypatch):
     sys.modules.pop("my_shortcuts", None)
 
 
-def import_file(path: Path):
-    found = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(found)
-    sys.modules[path.stem] = module
-    found.loader.exec_module(module)
-    return module
-
-
 def make(shortcut="weighted:0.5", **changes):
     return resnets.create("preresnet20", seed=0, **{**SMALL, "shortcut": shortcut, **changes})
 
@@ -149,9 +141,31 @@ def test_a_registered_kind_is_a_frozen_dataclass_and_can_be_written_as_text(own)
 
 
 def test_importing_the_file_again_is_accepted(own, tmp_path):
+    assert import_file(tmp_path / "my_shortcuts.py") is own
+    before = own.Weighted
+    del sys.modules["my_shortcuts"]
     again = import_file(tmp_path / "my_shortcuts.py")
-    assert again.Weighted is not own.Weighted
+    assert again.Weighted is not before
     assert SHORTCUTS["weighted"] is again.Weighted
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("absent.py", None, "is not a Python file"),
+        ("net.safetensors", "x", "is not a Python file"),
+        ("json.py", "", "there is another module json; rename the file"),
+        ("mine.py", "1 / 0", "fails with ZeroDivisionError: 'division by zero'"),
+        ("mine.py", "import resnets; resnets.register_order('original')", "fails with UserError"),
+    ],
+)
+def test_a_file_that_cannot_be_imported_gets_a_sentence(tmp_path, name, content, message):
+    if content is not None:
+        (tmp_path / name).write_text(content)
+    with pytest.raises(UserError, match=message) as caught:
+        import_file(tmp_path / name)
+    assert "\n" not in str(caught.value)
+    assert "mine" not in sys.modules
 
 
 def refused(body, message, bases=(Shortcut,), annotations=None):
@@ -165,11 +179,12 @@ def refused(body, message, bases=(Shortcut,), annotations=None):
 def test_a_kind_that_cannot_work_is_refused_with_a_sentence():
     module = {"module": lambda self, channels: nn.Identity()}
     refused({}, "needs a method module")
-    refused({**module, "kind": "My Kind"}, "must be small letters")
+    refused({**module, "kind": "My Kind"}, "must have a name of small letters")
     refused({**module, "formula": None}, "needs a formula")
     refused(module, "field a must be a float", annotations={"a": float})
     refused({**module, "a": "x"}, "field a must be a float", annotations={"a": str})
     refused({**module, "kind": "scale"}, "already registered by resnets.unit_spec.Scale")
+    refused({**module, "a": 1.0}, "cannot be a frozen dataclass", annotations={"a": float, "b": float})
     with pytest.raises(UserError, match=r"takes a subclass of resnets.Shortcut"):
         resnets.register_shortcut(3)
     assert SHORTCUTS["scale"] is Scale
@@ -275,6 +290,38 @@ def test_info_draws_it(own, capsys):
     out = capsys.readouterr().out
     assert "w x + r" in out
     assert "BN before the first convolution of F; ReLU as f" in out
+
+
+def test_a_module_that_cannot_be_built_or_counted_gets_a_sentence(own, monkeypatch):
+    monkeypatch.setattr(own.Weighted, "module", lambda self, channels: channels / 0)
+    with pytest.raises(UserError, match="module of the shortcut 'weighted' fails with ZeroDivisionError"):
+        make()
+    monkeypatch.setattr(own.Weighted, "module", lambda self, channels: channels)
+    with pytest.raises(UserError, match=r"module of the shortcut 'weighted' must return a torch.nn.Module, not 8"):
+        make()
+    monkeypatch.setattr(own.Weighted, "module", lambda self, channels: AsksForNumbers())
+    with pytest.raises(UserError, match="the shortcut weighted cannot be counted from shapes alone"):
+        complexity(make().spec)
+
+
+class AsksForNumbers(nn.Module):
+    def forward(self, x, r):
+        return x + r if x.mean().item() > 0 else r
+
+
+def test_whole_numbers_can_be_fields(own):
+    counted = type("Counted", (Shortcut,), {
+        "__annotations__": {"n": int}, "n": 2, "kind": "counted", "formula": "x", "module": own.Weighted.module,
+    })  # fmt: skip
+    resnets.register_shortcut(counted)
+    for n in (3, 1_000_000, 123_456_789):
+        text = str(counted(n))
+        assert resnets.spec_of("resnet20", shortcut=text).shortcut == counted(n)
+    for bad in ("counted:1.5", "counted:x"):
+        with pytest.raises(UserError, match="n must be a whole number"):
+            resnets.spec_of("resnet20", shortcut=bad)
+    with pytest.raises(UserError, match=r"n must be a whole number, not 1.5"):
+        resnets.spec_of("resnet20", shortcut=counted(1.5))
 
 
 # --- files ------------------------------------------------------------------------------------

@@ -61,7 +61,7 @@ def register_order(
     figure: str = "",
 ) -> None:
     """Add an order of your own: `register_order("bn_first", before=("bn",), after=("relu",))`."""
-    _check_name("order", name)
+    _check_name(f"order {name!r}", name)
     for place, words in (("before", before), ("last", last), ("after", after)):
         if isinstance(words, str) or not set(words) <= {"bn", "relu"} or len(set(words)) < len(words):
             raise UserError(f"order {name!r}: {place} must hold 'bn' and 'relu', each at most once, not {words!r}.")
@@ -78,7 +78,7 @@ def unknown_kind(what: str, value: object, known: Collection[str]) -> UserError:
 
 def _check_name(what: str, name: object) -> None:
     if not isinstance(name, str) or not re.fullmatch("[a-z][a-z0-9_]{0,63}", name):
-        raise UserError(f"the name of an {what} must be small letters, digits and _, not {shown(name)}.")
+        raise UserError(f"{what} must have a name of small letters, digits and _, not {shown(name)}.")
 
 
 # --- h: what stands on the shortcut -----------------------------------------------------------
@@ -141,7 +141,7 @@ def check_number(owner: str, name: str, value: object, low: float, high: float) 
 
 _NUMBERS: dict[str, tuple[str, Callable[[str], float | bool]]] = {  # what a field may be, and how its text is read
     "bool": ("true or false", lambda word: {"true": True, "false": False}[word.lower()]),
-    "int": ("a whole number", int),
+    "int": ("a whole number", lambda word: int(word) if word.lstrip("-").isdigit() else _whole(float(word))),
     "float": ("a number", float),
 }
 SHORTCUTS: dict[str, type[Shortcut]] = {}
@@ -152,10 +152,13 @@ def register_shortcut(kind: Kind) -> Kind:
     """Make a subclass of `Shortcut` known, as a decorator; it becomes a frozen dataclass if it is none."""
     if not (isinstance(kind, type) and issubclass(kind, Shortcut)):
         raise UserError(f"register_shortcut takes a subclass of resnets.Shortcut, not {shown(kind)}.")
-    if "__dataclass_fields__" not in vars(kind):
-        dataclass(frozen=True)(kind)
-    _check_name("shortcut", getattr(kind, "kind", None))
+    _check_name(f"shortcut {kind.__name__}", getattr(kind, "kind", None))
     what, before = f"shortcut {kind.kind!r}", SHORTCUTS.get(kind.kind)
+    try:
+        if "__dataclass_fields__" not in vars(kind):
+            dataclass(frozen=True)(kind)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{what} cannot be a frozen dataclass: {error}.") from error
     if not isinstance(getattr(kind, "formula", None), str):
         raise UserError(f"{what} needs a formula, as in formula = 'w x + r'.")
     if not vars(kind)["__dataclass_params__"].frozen:
@@ -169,6 +172,12 @@ def register_shortcut(kind: Kind) -> Kind:
         raise UserError(f"{what} is already registered by {_place(before)}; choose another kind.")
     SHORTCUTS[kind.kind] = kind
     return kind
+
+
+def _whole(number: float) -> int:
+    if not number.is_integer():
+        raise ValueError(number)
+    return int(number)
 
 
 def _place(kind: type | None) -> str:

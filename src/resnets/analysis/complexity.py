@@ -9,7 +9,9 @@ from itertools import islice
 import torch
 from torch import Tensor, nn
 
+from resnets.errors import UserError, shown
 from resnets.nn.network import ResNet, check_input
+from resnets.nn.shortcuts import is_own
 from resnets.nn.unit import Unit
 from resnets.spec import Spec
 from resnets.unit_spec import UnitSpec
@@ -80,9 +82,16 @@ def _run(part: nn.Module, x: Tensor) -> tuple[Tensor, Cost]:
         counted += output.numel() * filters[0].numel()  # each number that comes out is a product with one filter
 
     hooks = [m.register_forward_hook(count) for m in part.modules() if isinstance(m, (nn.Conv2d, nn.Linear))]
-    out = part(x)
-    for hook in hooks:
-        hook.remove()
+    try:
+        out = part(x)
+    except (RuntimeError, NotImplementedError) as error:
+        if not (isinstance(part, Unit) and is_own(part.spec.shortcut)):
+            raise
+        kind = part.spec.shortcut.kind
+        raise UserError(f"the shortcut {kind} cannot be counted from shapes alone: {shown(str(error))}.") from error
+    finally:
+        for hook in hooks:
+            hook.remove()
     return out, (sum(p.numel() for p in part.parameters()), counted)
 
 

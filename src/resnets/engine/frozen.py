@@ -141,7 +141,7 @@ class FrozenUnit(nn.Module):
         self.shared = nn.Sequential(*fold(unit.shared))
         self.resize = nn.Sequential(*fold(unit.resize))
         self.residual, self.last = nn.Sequential(*residual), last
-        self.shortcut = copy.deepcopy(unit.shortcut)
+        self.shortcut = _copy(unit.shortcut)
         self.after = nn.Sequential(*after)
 
     def forward(self, x: Tensor) -> Tensor:

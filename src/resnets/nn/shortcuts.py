@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from resnets import unit_spec as specs
-from resnets.errors import UserError
+from resnets.errors import UserError, shown
 from resnets.nn.conv import conv
 from resnets.unit_spec import Shortcut, UnitSpec, check_shortcut
 
@@ -45,14 +45,18 @@ class ShortcutModule(nn.Module):
         return None
 
 
-class Identity(ShortcutModule):
+class _Sum(ShortcutModule):
+    """h(x) + r."""
+
+    def residual_factor(self, x: Tensor) -> Tensor | float:
+        return 1.0
+
+
+class Identity(_Sum):
     def forward(self, x: Tensor, r: Tensor) -> Tensor:
         return x + r
 
     def factor(self) -> float:
-        return 1.0
-
-    def residual_factor(self, x: Tensor) -> float:
         return 1.0
 
     def onnx(self, graph: Graph, x: str, r: str) -> str:
@@ -88,7 +92,7 @@ class Gate(nn.Conv2d):
         return torch.sigmoid(super().forward(x))
 
 
-class ShortcutGate(ShortcutModule):
+class ShortcutGate(_Sum):
     keeps_maps = True
 
     def __init__(self, channels: int, bias: float) -> None:
@@ -101,9 +105,6 @@ class ShortcutGate(ShortcutModule):
     def factor(self) -> float:
         """The gate is taken at its bias, as if W_g x were 0: the mean over channels."""
         return (1 - torch.sigmoid(self.gate.get_parameter("bias"))).mean().item()
-
-    def residual_factor(self, x: Tensor) -> Tensor | float:
-        return 1.0
 
     def onnx(self, graph: Graph, x: str, r: str) -> str:
         return graph.add("Add", self._rest(graph, self._gate(graph, x), x), r)
@@ -129,7 +130,7 @@ class ExclusiveGate(ShortcutGate):
         return graph.add("Add", self._rest(graph, g, x), graph.times(g, r))
 
 
-class Dropout(ShortcutModule):
+class Dropout(_Sum):
     keeps_maps = True
 
     def __init__(self, p: float, rescale: bool) -> None:
@@ -147,22 +148,16 @@ class Dropout(ShortcutModule):
         """The keep rate."""
         return 1.0 if self.rescale else 1 - self.p
 
-    def residual_factor(self, x: Tensor) -> float:
-        return 1.0
-
     def onnx(self, graph: Graph, x: str, r: str) -> str:
         return graph.add("Add", x if self.rescale else graph.times(1 - self.p, x), r)
 
 
-class Plain(ShortcutModule):
+class Plain(_Sum):
     def forward(self, x: Tensor, r: Tensor) -> Tensor:
         return r
 
     def factor(self) -> float:
         return 0.0
-
-    def residual_factor(self, x: Tensor) -> float:
-        return 1.0
 
     def onnx(self, graph: Graph, x: str, r: str) -> str:
         return r
@@ -187,10 +182,15 @@ def is_own(shortcut: Shortcut) -> bool:
 def make(shortcut: Shortcut, channels: int) -> nn.Module:
     """The module of a shortcut on maps of `channels`."""
     check_shortcut(shortcut)
-    build = _PAPERS.get(type(shortcut))
-    module = build(shortcut, channels) if build else shortcut.module(channels)
+    if not is_own(shortcut):
+        return _PAPERS[type(shortcut)](shortcut, channels)
+    where = f"module of the shortcut {shortcut.kind!r}"
+    try:
+        module = shortcut.module(channels)
+    except Exception as error:
+        raise UserError(f"{where} fails with {type(error).__name__}: {shown(str(error))}.") from error
     if not isinstance(module, nn.Module):
-        raise UserError(f"module of the shortcut {shortcut.kind!r} must return a torch.nn.Module, not {module!r}.")
+        raise UserError(f"{where} must return a torch.nn.Module, not {shown(module)}.")
     return module
 
 
