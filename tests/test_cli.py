@@ -183,6 +183,7 @@ def test_every_field_of_a_spec_has_an_option(run) -> None:
         "resize": "project",
         "stride_on": "3x3",
         "stem_activation": False,
+        "stem_width": "12",
         "share_activation": "resize",
         "num_classes": "7",
         "in_channels": "1",
@@ -206,6 +207,7 @@ def test_every_field_of_a_spec_has_an_option(run) -> None:
         resize="project",
         stride_on="3x3",
         stem_activation=False,
+        stem_width=12,
         share_activation="resize",
         num_classes=7,
         in_channels=1,
@@ -319,7 +321,7 @@ MISTAKES = {
     "info resnet20 --weights corrupt.safetensors": "corrupt.safetensors",
     "info corrupt.safetensors": "corrupt.safetensors",
     "info .": "folder",
-    "info other.safetensors": "does not say which network",
+    "info other.safetensors": "has names that no known library gives",
     "info resnet20 --weights other.safetensors": "other.safetensors",
     "info resnet20 --weights other.safetensors --source tim": "timm",
     "info resnet20 --source timm": "--weights",
@@ -410,7 +412,7 @@ def test_a_terminal_gets_a_rich_table() -> None:
 
 def test_the_help_names_the_sets_that_there_are() -> None:
     """They are written out there, since reading them would import numpy."""
-    from resnets.cli.options import NAMED
     from resnets.data.sets import DATASETS
+    from resnets.options import SETS
 
-    assert NAMED.split(", ") == list(DATASETS)
+    assert SETS.split(", ") == list(DATASETS)

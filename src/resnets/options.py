@@ -19,6 +19,9 @@ from typing import Any, TypeVar
 from resnets.errors import UserError, one_of, shown
 
 SEEDS = -(2**63), 2**64 - 1  # what torch takes
+SETS = "cifar10, cifar100, fashion-mnist"  # the names of `data.sets`, which would import numpy here
+DATA = f"{SETS}, synthetic[:N], imagenet:DIR or a folder of class folders"
+DEVICE = "cpu, cuda, mps ... (auto: an accelerator if there is one)"
 
 Record = TypeVar("Record")
 Result = TypeVar("Result")
@@ -137,7 +140,7 @@ def parse_value(field: dataclasses.Field[Any], text: str) -> Any:
 
 
 def parse_whole(text: str) -> int:
-    if not re.fullmatch(r"[-+]?[0-9]{1,20}", text):
+    if not re.fullmatch(r"[-+]?[0-9]{1,50}", text):
         raise UserError(f"{shown(text)} is not a whole number")
     return int(text)
 

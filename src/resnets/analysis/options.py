@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from resnets.options import Options, option, parse_seed
+from resnets.options import DEVICE, Options, option, parse_seed
 
 
 @dataclass(frozen=True)
@@ -19,4 +19,4 @@ class AnalyzeOptions(Options):
         "batch", "BN statistics: batch, as in training, or running", metavar="WHICH", choices=("batch", "running")
     )
     data_dir: str | Path | None = option(None, "folder to look for the data in", metavar="DIR", aliases={"dir": "{}"})
-    device: str = option("auto", "cpu, cuda, mps ... (auto: an accelerator if there is one)", show=False)
+    device: str = option("auto", DEVICE, show=False)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from resnets.analysis.options import AnalyzeOptions
 from resnets.cli.networks import NetworkOptions
 from resnets.cli.options import Command
+from resnets.options import DATA
 from resnets.text import json_text, print_json, print_lines, say
 
 if TYPE_CHECKING:
@@ -29,12 +30,7 @@ def analyze(commands: Commands) -> None:
     command.add(
         "models", nargs="+", help="a network, a pretrained name, a file, or a run", metavar="NETWORK_OR_WEIGHTS"
     )
-    command.add(
-        "--data",
-        help="cifar10, cifar100, fashion-mnist, synthetic[:N] or a folder of class folders (what it was trained on, "
-        "else cifar10)",
-        metavar="DATA",
-    )
+    command.add("--data", help=f"{DATA} (what it was trained on, else cifar10)", metavar="DATA")
     command.add(
         "--vary", help="a curve for each value: order=original,full_preact; also shortcut, resize", metavar="FIELD=A,B"
     )

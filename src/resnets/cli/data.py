@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from resnets.cli.options import Command
 from resnets.cli.parser import Parser
+from resnets.options import SETS
 from resnets.text import print_lines
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def _add_fetch(actions: Commands) -> None:
         help="get a set of images into the cache",
         description="Get a set of images into the cache, from folders at hand, its home or a mirror, checked by hash.",
     )
-    command.add("name", help="cifar10, cifar100 or fashion-mnist", metavar="NAME")
+    command.add("name", help=SETS, metavar="NAME")
     command.add("--data-dir", "--dir", help="a folder to look in besides the usual ones", metavar="DIR")
     command.run(_fetch)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from resnets.cli.networks import NetworkOptions
 from resnets.cli.options import Command
 from resnets.evaluation.options import EvaluateOptions
+from resnets.options import DATA
 from resnets.text import json_text, print_json, print_lines, print_table, say
 
 if TYPE_CHECKING:
@@ -32,11 +33,7 @@ def evaluate(commands: Commands) -> None:
         usage="%(prog)s [options] WEIGHTS ...",
     )
     command.add("models", nargs="+", help="a pretrained name, a file of weights, or a run's folder", metavar="WEIGHTS")
-    command.add(
-        "--data",
-        help="cifar10, cifar100, fashion-mnist, synthetic[:N] or a folder of class folders (what it was trained on)",
-        metavar="DATA",
-    )
+    command.add("--data", help=f"{DATA} (what it was trained on)", metavar="DATA")
     command.add("--per-class", action="store_true", help="print the error of each class")
     command.add("--mistakes", action="store_true", help="print which images are wrong, and what they are taken for")
     command.add("-o", "--out", help="write the result as JSON, with its provenance", metavar="FILE")

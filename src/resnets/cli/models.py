@@ -159,9 +159,9 @@ def _find_spec(network: str, changes: dict[str, Any]) -> Spec:
     """The spec of a named network, without torch; of weights through the resolver of all commands."""
     if network in NETWORKS:
         return spec_of(network, **changes)
-    from resnets.weights.models import open_model
+    from resnets.weights.models import find_spec
 
-    return open_model(network, changes=changes).spec
+    return find_spec(network, changes)
 
 
 def _load(spec: Spec, path: str, source: str) -> str:

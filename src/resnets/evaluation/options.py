@@ -7,7 +7,7 @@ from pathlib import Path
 
 from resnets.errors import UserError
 from resnets.metadata import parse_sides
-from resnets.options import Options, option, parse_numbers
+from resnets.options import DEVICE, Options, option, parse_numbers
 
 AVERAGES = ("softmax", "logits")
 
@@ -40,7 +40,6 @@ class ViewOptions(Options):
         return bool(self.crop or self.ten_crop or self.multi_scale)
 
 
-DEVICE = "cpu, cuda, mps ... (auto: an accelerator if there is one)"
 ENGINE = "plain, frozen, onnxruntime or openvino (auto: frozen on a CPU, else plain)"
 
 

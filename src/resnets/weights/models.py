@@ -21,7 +21,7 @@ from resnets.weights.compare import choices
 from resnets.weights.files import WeightsFile
 from resnets.weights.keras import load_keras
 from resnets.weights.layouts import Layout
-from resnets.weights.networks import build_from_file, fill, layout_of_file
+from resnets.weights.networks import build_from_file, fill, layout_of_file, read_spec
 from resnets.weights.recognition import find_differences, infer_spec
 from resnets.weights.tfjs import is_tfjs
 from resnets.zoo import NETWORKS, spec_of
@@ -102,18 +102,37 @@ def find(what: str | os.PathLike[str]) -> Path | str:
     raise one_of("network", word, [*NETWORKS, *pretrained.index()])
 
 
+def _require_no_changes(path: Path, network: str | None, changes: Mapping[str, Any]) -> None:
+    if given := [*(["network"] if network else []), *changes]:
+        options = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise UserError(f"{path} says itself what its network is; leave out {options}.")
+
+
+def find_spec(what: Model, changes: Mapping[str, Any] | None = None) -> Spec:
+    """The spec of what `open_model` takes; of a file of ours without reading its tensors."""
+    if isinstance(what, ResNet):
+        return what.spec
+    place = find(what.path if isinstance(what, Run) else what)
+    if isinstance(place, str):
+        return spec_of(place, **(changes or {}))
+    path = place / "final.safetensors" if (place / "final.safetensors").exists() else place
+    if path.is_file() and "resnets.spec" in files.read_metadata(path):
+        _require_no_changes(path, None, changes or {})
+        return read_spec(path)
+    return open_model(what, changes=changes).spec
+
+
 def _final_weights(folder: Path) -> Path:
     path = folder / "final.safetensors"
     if not path.exists():
-        raise UserError(f"{folder} has no final.safetensors: the run is not finished, or it is no run.")
+        raise UserError(f"the folder {folder} has no final.safetensors: the run is not finished, or it is no run.")
     return path
 
 
 def _open_file(path: Path, network: str | None, changes: dict[str, Any], source: str) -> ResNet:
     file = files.read(path)
     if "resnets.spec" in file.metadata:
-        if network or changes:
-            raise UserError(f"{path} says itself what its network is; leave out --network and what differs from it.")
+        _require_no_changes(path, network, changes)
         net = build_from_file(file)
         metadata = parse_metadata(file.metadata, net.spec, path)
         return _describe(net, dataclasses.replace(metadata, origin=f"{net.spec.name} from {path}"))
@@ -136,8 +155,8 @@ def _resolve_spec(file: WeightsFile, layout: Layout, network: str | None, change
     if network is None:
         if inferred is None:
             raise UserError(
-                f"{file.path} does not say which network it holds; name it with --network, as in --network resnet20; in "
-                "Python by load(path, network='resnet20')."
+                f"{file.path} does not say which network it holds; name it with --network, as in --network resnet20 "
+                "(in Python: network='resnet20')."
             )
         return dataclasses.replace(inferred, **changes)
     spec = spec_of(network, **changes)
