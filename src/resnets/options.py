@@ -179,7 +179,7 @@ def parse_size(text: str) -> int | tuple[int, int]:
 
 
 def split_keywords(keywords: Mapping[str, Any], *records: type) -> list[dict[str, Any]]:
-    """Keywords, or keys of a configuration file, as the fields of each record; other names of a field are understood."""
+    """Keywords, or keys of a configuration file, as the fields of each record; also other names of fields."""
     found: list[dict[str, Any]] = [{} for _ in records]
     for name, value in keywords.items():
         for record, given in zip(records, found, strict=True):

@@ -35,15 +35,27 @@ from resnets.spec import Spec
 
 
 @dataclass(frozen=True)
+class ModuleKey:
+    """A module that no spec describes: its class, and the hash of its structure and first weights."""
+
+    name: str
+    module: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"name": self.name, "module": self.module}
+
+
+@dataclass(frozen=True)
 class RunKey:
     """What makes a run different from another. Two equal ones give the same numbers on the same machine."""
 
-    spec: Spec
+    spec: Spec | ModuleKey
     data: str  # as the user named it
     digest: str  # of its pixels and labels
     recipe: Recipe
     seed: int
-    weights: str = ""  # the hash of the file that it begins with, if it does
+    weights: str = ""  # the hash of the weights that it begins with, if they are given
+    task: str = "classification"
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -52,6 +64,7 @@ class RunKey:
             "recipe": self.recipe.to_dict(),
             "seed": self.seed,
             **({"weights": self.weights} if self.weights else {}),
+            **({"task": self.task} if self.task != "classification" else {}),
         }
 
     @classmethod
@@ -59,14 +72,15 @@ class RunKey:
         recipe = dict(data["recipe"])
         name = recipe.pop("name")
         base = RECIPES.get(name, Recipe(name))
-        source = data["data"]
+        source, network = data["data"], data["network"]
         return cls(
-            Spec.from_dict(data["network"]),
+            ModuleKey(network["name"], network["module"]) if "module" in network else Spec.from_dict(network),
             source["name"],
             source["digest"],
             recipe_of(base, **{**LATER, **recipe}),
             data["seed"],
             data.get("weights", ""),
+            data.get("task", "classification"),
         )
 
     @property
@@ -108,6 +122,14 @@ class Run:
             return RunKey.from_dict(run)
 
     @property
+    def data(self) -> str:
+        """What to open its data by, from any working directory."""
+        config, name = self.config, self.identity.data
+        path = config.get("data_path")
+        kind = "imagenet:" if name.startswith("imagenet:") else ""
+        return f"{kind}{path}" if path and Path(path).exists() else name
+
+    @property
     def result(self) -> dict[str, Any] | None:
         """What it came to, or None while it is not finished."""
         return self._read(self.result_path, records.RESULT) if self.result_path.exists() else None
@@ -144,9 +166,10 @@ class Run:
             kind = line["kind"]
             if kind == "signal":  # which has no error
                 continue
-            values = {"loss": line["loss"], "training": line["error"]} if kind == "train" else {kind: line["error"]}
+            error = line.get("error")
+            values = {"loss": line["loss"], "training": error} if kind == "train" else {kind: error}
             for name, value in values.items():
-                if name != "epoch":
+                if name != "epoch" and value is not None:
                     found.setdefault(name, ([], []))[0].append(line["step"])
                     found[name][1].append(value)
         return found

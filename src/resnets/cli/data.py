@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from resnets.cli.options import NAMED, bad_images_option
+from resnets.cli.network_options import NAMED, bad_images_option
 from resnets.cli.parser import Parser
 
 if TYPE_CHECKING:

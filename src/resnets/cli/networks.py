@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from resnets.cli.options import network_changes, network_options
+from resnets.cli.network_options import network_changes, network_options
 from resnets.cli.parser import positive, size_of
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from resnets.cli.options import (
+from resnets.cli.network_options import (
     bad_images_option,
     data_options,
     device_option,
