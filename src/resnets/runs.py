@@ -49,7 +49,7 @@ class ModuleKey:
 class RunKey:
     """What makes a run different from another. Two equal ones give the same numbers on the same machine."""
 
-    spec: Spec | ModuleKey
+    network: Spec | ModuleKey
     data: str  # as the user named it
     digest: str  # of its pixels and labels
     recipe: Recipe
@@ -59,7 +59,7 @@ class RunKey:
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "network": self.spec.to_dict(),
+            "network": self.network.to_dict(),
             "data": {"name": self.data, "digest": self.digest},
             "recipe": self.recipe.to_dict(),
             "seed": self.seed,
@@ -84,11 +84,20 @@ class RunKey:
         )
 
     @property
+    def spec(self) -> Spec:
+        """The network, for what needs a residual network of this package."""
+        if isinstance(self.network, ModuleKey):
+            raise UserError(
+                f"a run of {self.network.name}, a module of your own, has no network that resnets can build."
+            )
+        return self.network
+
+    @property
     def slug(self) -> str:
         """A readable name, unique by the hash of everything at its end."""
         text = json.dumps(self.to_dict(), sort_keys=True)
         data = re.split(r"[/\\]", self.data.rstrip("/\\"))[-1]  # of a path its end
-        words = [self.spec.name, data, self.recipe.name, f"s{self.seed}"]
+        words = [self.network.name, data, self.recipe.name, f"s{self.seed}"]
         readable = re.sub(r"[^A-Za-z0-9_.-]+", "_", "-".join(words))
         return f"{readable[:_LONGEST]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 

@@ -44,6 +44,8 @@ def continue_shorter(
     The new run ends with the bytes of a run that was this long from the start: metrics that the shorter run has only
     because it ended there are left out.
     """
+    if run.exists:
+        return
     pattern = f"{key.slug.rpartition('-')[0]}-????????/config.json"
     shorter = [found for found, other in _read_runs(run.path.parent.glob(pattern)) if _is_shorter(found, other, key)]
     shorter = [found for found in shorter if found.config["steps"] < schedule.total]

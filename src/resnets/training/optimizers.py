@@ -18,9 +18,9 @@ _CLOSURES = ("LBFGS", "SparseAdam")  # need the loss computed again, or sparse g
 
 
 def _classes() -> dict[str, type[torch.optim.Optimizer]]:
-    found = {name: value for name, value in vars(torch.optim).items() if inspect.isclass(value)}
-    kept = (name for name, value in found.items() if issubclass(value, torch.optim.Optimizer))
-    return {name: found[name] for name in kept if name not in ("Optimizer", "Muon", "SGD", *_CLOSURES)}
+    found = (value for value in vars(torch.optim).values() if inspect.isclass(value))
+    kinds = {kind.__name__: kind for kind in found if issubclass(kind, torch.optim.Optimizer)}
+    return {name: kinds[name] for name in kinds if name not in ("Optimizer", "Muon", "SGD", *_CLOSURES)}
 
 
 def resolve_optimizer(recipe: Recipe) -> Recipe:

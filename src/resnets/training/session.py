@@ -54,12 +54,12 @@ class TrainedRun(Run):
         """The trained network, in eval mode."""
         if self.result is None:
             raise UserError(f"{self.path} is not finished, so it has no trained network yet.")
-        if isinstance(self.identity.spec, Spec):
+        if isinstance(self.identity.network, Spec):
             return load(self.weights).eval()
         if self.module is None:
             raise UserError(
-                f"{self.weights} holds the state dict of a {self.identity.spec.name}, a module of yours: build it and "
-                "load the file into it, or call train with it again, whose run has the model."
+                f"{self.weights} holds the state dict of a {self.identity.network.name}, a module of yours: build it, "
+                "and load the file into it or call train with it again."
             )
         net = copy.deepcopy(self.module)
         net.load_state_dict(read(self.weights).tensors)
@@ -125,9 +125,8 @@ def train_job(job: Job, workers: Workers, device: torch.device, callbacks: tuple
         workers.compute_on_main(lambda: held.enter_context(run.lock()) is None)
         if workers.compute_on_main(is_finished):  # another process has done it in the meantime
             return run
-        workers.compute_on_main(
-            lambda: run.exists or continue_shorter(run, key, schedule, options, statistics=statistics, tell=tell)
-        )
+        adopt = partial(continue_shorter, run, key, schedule, options, statistics=statistics, tell=tell)
+        workers.compute_on_main(adopt)
         began = workers.compute_on_main(lambda: run.config if run.exists else {})
         trainer, engine = _build_trainer(job, run, began, workers, device)
         held.callback(task.close)
@@ -237,7 +236,7 @@ class Session:
 
     def plan(self) -> Plan:
         recipe, notices = self.job.recipe, (*mode.fallbacks(self.trainer.prepared), *self.trainer.schedule.notices())
-        examples, network = self.trainer.schedule.images, self.key.spec.name
+        examples, network = self.trainer.schedule.images, self.key.network.name
         names = self.run.path, network, self.key.data, examples, recipe.name, self.job.why
         return Plan(*names, recipe.batch, self.total, self.step, notices)
 

@@ -10,6 +10,7 @@ from resnets.errors import UserError
 from resnets.papers.numbers import beside
 from resnets.report.curves import draw
 from resnets.runs import Run, Summary
+from resnets.spec import Spec
 from resnets.text import print_lines, say
 from resnets.training.options import TrainOptions
 from resnets.training.session import train
@@ -39,12 +40,12 @@ def _is_main() -> bool:
 def print_result(run: Run) -> None:
     """The scores of a finished run, and its curves."""
     result, identity = run.result or {}, run.identity
-    what = f"{identity.spec.name} on {identity.data}, seed {identity.seed}, {result['steps']:,} iterations"
+    what = f"{identity.network.name} on {identity.data}, seed {identity.seed}, {result['steps']:,} iterations"
     for split in ("validation", "test"):
         if split in result:
             low, high = result[split]["interval"]
             print_lines(f"{what}: {split} error {result[split]['error']:.2f} % (95 % interval {low:.2f} to {high:.2f})")
-    if "test" in result and (theirs := beside(identity.spec, identity.data)):
+    if "test" in result and isinstance(identity.network, Spec) and (theirs := beside(identity.network, identity.data)):
         print_lines(theirs)
     print_lines(f"run: {run.path}")
     try:
