@@ -87,9 +87,7 @@ class RunKey:
     def spec(self) -> Spec:
         """The network, for what needs a residual network of this package."""
         if isinstance(self.network, ModuleKey):
-            raise UserError(
-                f"a run of {self.network.name}, a module of your own, has no network that resnets can build."
-            )
+            raise UserError(f"a run of {self.network.name}, a module of yours, has no network that resnets can build.")
         return self.network
 
     @property

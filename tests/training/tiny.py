@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from resnets.runs import Run
+from resnets.training.callbacks import Callback  # noqa: F401
 from resnets.training.classification import Classification
 from resnets.training.loop import Trainer
 from resnets.training.session import train

@@ -49,7 +49,7 @@ class Datasets:
         given = getattr(self.train, "targets", None)
         if given is None or len(given) != len(self.train):
             given = [label for _, label in fetch(self.train, np.arange(len(self.train)))]
-        return np.array(torch.as_tensor(given), dtype=np.int64)
+        return np.array([int(label) for label in given], dtype=np.int64)
 
     @property
     def num_classes(self) -> int:
