@@ -101,9 +101,14 @@ def train(
         job = resolve_job(model, data, recipe, chosen, network=changed, changes=changes, warn=complain)
         return train_job(job, workers, device, tuple(callbacks))
     except (MemoryError, RuntimeError, OSError) as error:
-        if not is_out_of_memory(error):
-            raise
-        raise UserError(describe_out_of_memory(error)) from error
+        if is_out_of_memory(error):
+            raise UserError(describe_out_of_memory(error)) from error
+        if isinstance(error, RuntimeError) and str(error).startswith("DataLoader worker"):
+            raise UserError(
+                "a process that decodes images was killed, perhaps because memory ran out: give fewer --decoders, a "
+                "smaller --batch or --micro-batch, or --memory min; the same command resumes the run."
+            ) from error
+        raise
 
 
 def train_job(job: Job, workers: Workers, device: torch.device, callbacks: tuple[Callback, ...]) -> TrainedRun:
