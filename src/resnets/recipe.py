@@ -217,6 +217,34 @@ def iterations(span: str, images: int, batch: int) -> int:
     return int(number) if unit == "it" else math.ceil(number * images / batch)
 
 
+@dataclass(frozen=True)
+class Epochs:
+    """`n` examples in batches of `size` that do not end with an epoch: which steps belong to which epoch."""
+
+    n: int
+    size: int  # of a batch, over all processes
+
+    def __post_init__(self) -> None:
+        if self.n < 1 or self.size < 1:
+            raise UserError(f"{self.n} images cannot be had in batches of {self.size}.")
+
+    def epoch(self, step: int) -> int:
+        """The epoch in which a batch begins."""
+        return step * self.size // self.n
+
+    def first(self, epoch: int) -> int:
+        """The first step that begins in an epoch, or after it where one batch spans more."""
+        return -(-epoch * self.n // self.size)
+
+    def steps(self, epoch: int) -> int:
+        """How many batches begin in an epoch."""
+        return self.first(epoch + 1) - self.first(epoch)
+
+    def place(self, step: int) -> int:
+        """The number of a batch within its epoch."""
+        return step - self.first(self.epoch(step))
+
+
 _PAPER = Recipe("cifar-paper")
 _QUICK = dataclasses.replace(  # for minutes on two cores: docs/decisions/0004-cifar-quick.md
     _PAPER,

@@ -42,6 +42,8 @@ class Batches(ABC):
         self.augments: dict[int | None, Augment] = {}
 
     normalize: Normalize
+    counts: dict[str, int]
+    """How many images `validation` and `test` have, as far as is known before they are read."""
 
     def augment(self, size: int | None) -> Augment:
         """Crops and mirror images of images scaled to `size`."""
@@ -56,10 +58,6 @@ class Batches(ABC):
     @abstractmethod
     def plain(self, places: Indices, size: int) -> Iterator[Tensor]:
         """Training images, without augmentation, `size` at a time."""
-
-    @abstractmethod
-    def count(self, split: str) -> int:
-        """How many images `validation` or `test` has, as far as is known before they are read."""
 
     @abstractmethod
     def test_batches(self, split: str, share: slice) -> Iterator[Batch]:
@@ -90,6 +88,7 @@ class MemoryBatches(Batches):
             "validation": (data.train_images[self.held], data.train_labels[self.held]),
             "test": (data.test_images, data.test_labels),
         }
+        self.counts = {split: len(labels) for split, (_, labels) in self.splits.items()}
         self.normalize = normalize_of(data, recipe).to(device)
 
     def batch(self, step: int, size: int | None = None) -> Batch:
@@ -105,9 +104,6 @@ class MemoryBatches(Batches):
         for start in range(0, len(places), size):
             at = torch.from_numpy(places[start : start + size]).to(self.device)
             yield self.normalize(self.images.index_select(0, at))
-
-    def count(self, split: str) -> int:
-        return len(self.splits[split][1])
 
     def test_batches(self, split: str, share: slice) -> Iterator[Batch]:
         images, labels = (torch.from_numpy(array[share]) for array in self.splits[split])
@@ -146,6 +142,7 @@ class FileBatches(Batches):
         self.splits: dict[str, tuple[Files, Indices]] = {"validation": (data.train, self.held)}
         if data.test is not None:
             self.splits["test"] = data.test, np.arange(len(data.test))
+        self.counts = {split: len(index) for split, (_, index) in self.splits.items()}
         self.at_once = at_once or recipe.micro_batch or max(share.stop - share.start, 1)
         self.next = -1
         self.ahead: Iterator[Piece] = iter(())
@@ -224,9 +221,6 @@ class FileBatches(Batches):
         for pixels, _ in self._middle(self.files, self.train[places], size):
             yield self.normalize(self._move(pixels))
 
-    def count(self, split: str) -> int:
-        return len(self.splits[split][1]) if split in self.splits else 0
-
     def test_batches(self, split: str, share: slice) -> Iterator[Batch]:
         files, index = self.splits[split]
         for pixels, at in self._middle(files, index[share], self.at_once):
@@ -274,6 +268,7 @@ class DatasetBatches(Batches):
         self.splits: dict[str, tuple[Any, Indices]] = {"validation": (data.train, self.held)}
         if data.test is not None:
             self.splits["test"] = data.test, np.arange(len(data.test))
+        self.counts = {split: len(index) for split, (_, index) in self.splits.items()}
 
     def batch(self, step: int, size: int | None = None) -> Batch:
         pieces = [(epoch, self.train[index.numpy()]) for epoch, index in self.stream.batch(step, self.share)]
@@ -292,14 +287,16 @@ class DatasetBatches(Batches):
         for start in range(0, len(places), size):
             yield self._collate(list(fetch(self.data, self.train[places[start : start + size]])))[0]
 
-    def count(self, split: str) -> int:
-        return len(self.splits[split][1]) if split in self.splits else 0
-
     def test_batches(self, split: str, share: slice) -> Iterator[Batch]:
         data, index = self.splits[split]
         size = self.recipe.micro_batch or self.recipe.batch
         for start in range(0, len(index[share]), size):
             yield self._collate(list(fetch(data, index[share][start : start + size])))
+
+
+def hash_statistics(data: Images | Folder | Datasets, recipe: Recipe) -> str:
+    """The hash of what pixels are normalised by; data sets of a user normalise them themselves."""
+    return "" if isinstance(data, Datasets) else normalize_of(data, recipe).digest
 
 
 def normalize_of(data: Images | Folder, recipe: Recipe) -> Normalize:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from resnets.analysis.propagation import cheap
-from resnets.data.batches import Batches, DatasetBatches, FileBatches, MemoryBatches, normalize_of
+from resnets.data.batches import Batches, DatasetBatches, FileBatches, MemoryBatches, hash_statistics
 from resnets.data.counter_rng import order
 from resnets.data.datasets import Datasets
 from resnets.data.folder import Folder
@@ -71,13 +71,13 @@ class Classification(Task):
         return recipe.side
 
     def statistics(self, recipe: Recipe) -> str:
-        return "" if isinstance(self.images, Datasets) else normalize_of(self.images, recipe).digest
+        return hash_statistics(self.images, recipe)
 
     def open(self, setup: Setup) -> None:
         self.recipe, self.seed = setup.recipe, setup.seed
         self.feed = self._batches(setup)
         self.schedule = Schedule(setup.recipe, self.feed.stream.n)
-        self.splits = [split for split in ("validation", "test") if self.feed.count(split)]
+        self.splits = [split for split, count in self.feed.counts.items() if count]
 
     def _batches(self, setup: Setup) -> Batches:
         where = setup.recipe, setup.seed, setup.device, setup.share
@@ -102,7 +102,11 @@ class Classification(Task):
         return build(self.network, seed=seed)
 
     def frozen(self, net: nn.Module, recipe: Recipe) -> list[nn.Module]:
-        return freeze_stages(net, recipe.freeze) if isinstance(net, ResNet) else super().frozen(net, recipe)
+        return (
+            freeze_stages(net, recipe.freeze)
+            if recipe.freeze and isinstance(net, ResNet)
+            else super().frozen(net, recipe)
+        )
 
     # --- a step -------------------------------------------------------------------------------
 
@@ -127,7 +131,7 @@ class Classification(Task):
 
     def measure_error(self, model: nn.Module, split: str, workers: Workers) -> Score:
         """Each process tests its share."""
-        part = evaluate_batches(model, self.feed.test_batches(split, workers.share(self.feed.count(split))))
+        part = evaluate_batches(model, self.feed.test_batches(split, workers.share(self.feed.counts[split])))
         images, wrong, loss = workers.total(part.images, part.wrong, part.loss * part.images)
         return Score(round(images), round(wrong), loss / max(images, 1))
 
@@ -166,11 +170,11 @@ class Classification(Task):
 
 
 def freeze_stages(net: ResNet, stages: int) -> list[nn.Module]:
-    """The stem and the first stages, whose weights and statistics stay unchanged; none for 0 stages."""
+    """The stem and the first stages, whose weights and statistics stay unchanged."""
     if stages > len(net.stages):
         raise UserError(f"{net.spec.name} has {len(net.stages)} stages, so freeze cannot be {stages}.")
     units = [unit for stage in net.stages[:stages] for unit in stage]
-    modules: list[nn.Module] = [net.stem, *units] if stages else []
+    modules: list[nn.Module] = [net.stem, *units]
     for module in modules:
         module.requires_grad_(False)
     return modules

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from resnets.atomic import write_atomically
-from resnets.data.batch_order import BatchOrder
 from resnets.errors import UserError
+from resnets.recipe import Epochs
 from resnets.runs import Run, RunKey, provenance
 from resnets.training import checkpoint
 from resnets.training.checkpoint import Checkpoint
@@ -56,7 +56,7 @@ def continue_shorter(
         tell(f"{other.path} is not continued, because {why}; training begins at step 0.")
         return
     saved = checkpoint.newest(other.checkpoints)
-    lines = _select_lines(other, saved, BatchOrder(schedule.images, key.recipe.batch, key.seed), options)
+    lines = _select_lines(other, saved, Epochs(schedule.images, key.recipe.batch), options)
     state = {"lines": len(lines), "scores": saved.state["scores"], "run": key.slug}
     state["metrics"] = hashlib.sha256(b"".join(lines)).hexdigest()
     write_atomically(run.metrics_path, b"".join(lines))
@@ -88,7 +88,7 @@ def _find_obstacle(other: Run, key: RunKey, statistics: str) -> str | None:
     return None
 
 
-def _select_lines(other: Run, saved: Checkpoint, stream: BatchOrder, options: TrainOptions) -> list[bytes]:
+def _select_lines(other: Run, saved: Checkpoint, stream: Epochs, options: TrainOptions) -> list[bytes]:
     """The metrics before the checkpoint that a longer run has as well."""
     ends_epoch = stream.epoch(saved.step) > stream.epoch(saved.step - 1)
 

@@ -15,12 +15,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from resnets.data.batch_order import BatchOrder
 from resnets.data.counter_rng import draws
 from resnets.engine import prepare
 from resnets.errors import UserError
 from resnets.nn import ResNet
-from resnets.recipe import Recipe
+from resnets.recipe import Epochs, Recipe
 from resnets.training.distributed import Workers
 from resnets.training.optimizers import build_optimizer, fits_optimizer, load_optimizer_state, optimizer_state
 from resnets.training.schedule import Schedule
@@ -77,7 +76,7 @@ class Trainer:
         largest = max(part.size for part in self.parts)
         task.open(Setup(recipe, seed, self.device, slice(first.start, last.stop), largest))
         self.schedule = Schedule(recipe, task.count_examples(recipe))
-        self.stream = BatchOrder(self.schedule.images, recipe.batch, seed)
+        self.stream = Epochs(self.schedule.images, recipe.batch)
 
         self.net = task.build(seed).to(self.device)
         if recipe.channels_last:
