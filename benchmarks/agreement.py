@@ -22,6 +22,7 @@ from resnets.atomic import write_atomically
 from resnets.data import load
 from resnets.data.images import Images
 from resnets.recipe import recipe_of
+from resnets.training.classification import Classification
 from resnets.training.loop import Trainer
 from resnets.zoo import spec_of
 
@@ -35,11 +36,11 @@ WAYS = {
 def end_of(way: str, data: Images, seed: int, args: argparse.Namespace) -> float:
     """The mean training loss over the last fifty steps."""
     recipe = recipe_of("cifar-paper", length=f"{args.steps}it", batch=64, sizes="16@0", warmup="20it", lr=0.1)
-    trainer = Trainer(spec_of(args.net), data, recipe, seed, **WAYS[way])
+    trainer = Trainer(Classification(spec_of(args.net), data), recipe, seed, **WAYS[way])
     losses = []
     for step in range(args.steps):
         trainer.step(step)
-        losses.append(trainer.means(step, step).loss)
+        losses.append(trainer.means(step, step)["loss"])
     return statistics.fmean(losses[-50:])
 
 

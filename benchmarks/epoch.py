@@ -27,10 +27,9 @@ from PIL import Image
 
 from benchmarks.results import begun
 from resnets.atomic import write_atomically
+from resnets.data.batches import FileBatches
 from resnets.data.folder import open_folder
 from resnets.recipe import RECIPES
-from resnets.training.batches import FileBatches
-from resnets.training.schedule import Schedule
 
 ROOT = Path(__file__).resolve().parents[1]
 CLASSES, PICTURES, TELLS = 1000, 2000, 10
@@ -70,11 +69,10 @@ def epoch(tree: Path, batch: int, decoders: int, side: int = 32) -> Iterator[dic
     recipe = dataclasses.replace(RECIPES["imagenet-aspect"], batch=batch)
     feed = FileBatches(folder, recipe, 0, torch.device("cpu"), slice(0, batch), side=side, workers=decoders)
     steps = len(folder.train) // batch
-    schedule = Schedule(recipe, len(folder.train))
     told = {1 + round((steps - 1) * k / TELLS) for k in range(TELLS + 1)}
     try:
         for step in range(steps):
-            feed.batch(step, schedule)
+            feed.batch(step)
             if step + 1 in told:
                 workers = [held(pid) for pid in children()]
                 yield {"images": (step + 1) * batch, "training": held(os.getpid()), "decoders": workers}

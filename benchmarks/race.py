@@ -15,6 +15,7 @@ from benchmarks.lines import GOAL
 from resnets.data import load
 from resnets.engine.allocator import keep_freed_memory
 from resnets.recipe import recipe_of
+from resnets.training.classification import Classification
 from resnets.training.loop import Trainer
 from resnets.zoo import spec_of
 
@@ -27,7 +28,7 @@ def race(name: str) -> dict[str, float]:
     own = name == "cifar-quick"
     recipe = recipe_of(name, validation=HELD_OUT, **({"length": QUICK} if own else {}))
     keep_freed_memory()
-    trainer = Trainer(spec_of("preresnet20"), load("cifar10", None), recipe, seed=0)
+    trainer = Trainer(Classification(spec_of("preresnet20"), load("cifar10", None)), recipe, seed=0)
     epoch = trainer.stream.n // recipe.batch
     steps, tested = (trainer.schedule.total,) * 2 if own else (GIVEN * epoch, epoch // 4)
     seconds = 0.0
@@ -36,7 +37,7 @@ def race(name: str) -> dict[str, float]:
         trainer.step(step - 1)
         seconds += time.perf_counter() - began
         if step % tested == 0:
-            error = trainer.score("validation").error
+            error = trainer.score("validation")["error"]
             print(f"{name}: {step / epoch:.2f} epochs, {error:.2f} %", file=sys.stderr, flush=True)
             if error <= GOAL:
                 return {"seconds": seconds, "epochs": step / epoch, "error": error}

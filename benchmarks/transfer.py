@@ -61,7 +61,14 @@ def compare(args: argparse.Namespace) -> dict[str, Any]:
     for seed in range(args.seeds):
         for way, options in ways(args.weights).items():
             run = train(
-                args.net, images, "cifar-finetune", seed=seed, out=args.runs, quiet=True, length=args.length, **options
+                args.net,
+                images,
+                RECIPES["cifar-finetune"],
+                seed=seed,
+                out=args.runs,
+                quiet=True,
+                length=args.length,
+                **options,
             )
             runs[way].append(run)
             print(f"seed {seed}, {way}: test error {run.result['test']['error']:.2f} %", flush=True)

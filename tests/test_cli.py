@@ -20,11 +20,10 @@ import resnets
 from resnets import cli
 from resnets.cli import models as commands
 from resnets.cli import options
-from resnets.cli.networks import NetworkOptions
 from resnets.cli.parser import Parser
 from resnets.spec import RESIZES, Spec
 from resnets.unit_spec import ORDERS, SHORTCUTS
-from resnets.zoo import NETWORKS
+from resnets.zoo import NETWORKS, NetworkOptions
 
 
 @pytest.fixture

@@ -63,9 +63,9 @@ def test_everything_that_makes_a_run_different_changes_the_slug():
         dataclasses.replace(IDENTITY, data="cifar100"),
         dataclasses.replace(IDENTITY, digest="0123abce"),
     ]
-    others += [dataclasses.replace(IDENTITY, spec=spec) for name, spec in NETWORKS.items() if name != "preresnet20"]
+    others += [dataclasses.replace(IDENTITY, network=spec) for name, spec in NETWORKS.items() if name != "preresnet20"]
     network = {"shortcut": "dropout:0.4", "stem_activation": False, "bn_momentum": 0.2, "num_classes": 100}
-    others += [dataclasses.replace(IDENTITY, spec=spec_of("preresnet20", **{k: v})) for k, v in network.items()]
+    others += [dataclasses.replace(IDENTITY, network=spec_of("preresnet20", **{k: v})) for k, v in network.items()]
     for field in dataclasses.fields(Recipe):
         changes = {"nesterov": True} if field.name == "optimizer" else {}  # Muon needs it
         recipe = dataclasses.replace(IDENTITY.recipe, **changes, **{field.name: changed(field)})
@@ -102,7 +102,7 @@ def test_equal_runs_have_equal_slugs_however_they_were_written():
 
 @pytest.mark.parametrize("recipe", [*RECIPES.values(), Recipe("mine", lr=0.3, sizes="16@0")], ids=lambda r: r.name)
 def test_an_identity_survives_json(recipe):
-    identity = dataclasses.replace(IDENTITY, recipe=recipe, spec=spec_of("resnet164", shortcut="scale:0.5:0.5"))
+    identity = dataclasses.replace(IDENTITY, recipe=recipe, network=spec_of("resnet164", shortcut="scale:0.5:0.5"))
     assert RunKey.from_dict(json.loads(json.dumps(identity.to_dict()))) == identity
 
 

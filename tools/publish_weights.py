@@ -25,7 +25,8 @@ from resnets.runs import Run
 from resnets.text import count, print_lines
 from resnets.weights import pretrained
 from resnets.weights.files import read_metadata
-from resnets.weights.networks import load, save_weights
+from resnets.weights.models import load
+from resnets.weights.networks import save_weights
 from resnets.zoo import spec_of
 
 

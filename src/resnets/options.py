@@ -192,8 +192,13 @@ def split_keywords(keywords: Mapping[str, Any], *records: type) -> list[dict[str
                 given[resolved[0]] = resolved[1]
                 break
         else:
-            raise one_of("option", name, [known for record in records for known in fields_of(record)])
+            raise one_of("option", name, [known for record in records for known in _names(record)])
     return found
+
+
+def _names(record: type) -> list[str]:
+    """The names that a record understands."""
+    return [name for field in fields_of(record).values() for name in (field.name, *field.metadata["aliases"])]
 
 
 def _resolve(record: type, name: str, value: Any) -> tuple[str, Any] | None:

@@ -1,7 +1,7 @@
 """How a network is trained, as frozen data: a table of recipes, no torch here.
 
-Every field is a word or a number, so that a recipe is a row of JSON and each field an option of the
-command line. Spans of training are text: `64000it` iterations, `164ep` epochs.
+Every field is text or a number, so a recipe is a row of JSON, and each field is a keyword and an option of the command
+line. Spans of training are text: `64000it` iterations, `164ep` epochs.
 """
 
 from __future__ import annotations
@@ -9,107 +9,121 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from resnets.errors import UserError, one_of, shown
+from resnets.options import check, fields_of, option, split_keywords
 
 SCHEDULES = ("multistep", "cosine", "onecycle", "constant")
-CHOICES = {
-    "schedule": SCHEDULES,
-    "optimizer": ("sgd", "muon"),
-    "decay_on": ("all", "weights"),
-    "augment": ("pad", "scale", "aspect", "auto"),
-    "flip": ("random", "alternate", "none"),
-    "normalize": ("channel", "pixel"),
-    "precision": ("float32", "bf16", "fp16"),
-}
-
-
-def _field(default: Any, text: str, later: bool = False) -> Any:
-    """A field and its help. `later` ones came after runs had been made, whose names must not change."""
-    return dataclasses.field(default=default, metadata={"help": text, "later": later})
-
-
 _LARGEST_BATCH = 1 << 20  # images: larger ones are a slip of the finger, and would take all memory
+
+
+def _field(default: Any, help: str, later: bool = False, **more: Any) -> Any:
+    """A field. Runs had been made before the `later` ones existed; their names must not change."""
+    return option(default, help, group="recipe", later=later, show=False, **more)
 
 
 @dataclass(frozen=True)
 class Recipe:
     """What is done to a network. The defaults are the papers' recipe for CIFAR."""
 
-    name: str
-    length: str = _field("64000it", "how long to train: 64000it or 164ep")
-    batch: int = _field(128, "images in a step, over all devices")
-    micro_batch: int = _field(0, "images a device sees at once, its gradients added up to a batch; 0: its whole share")
-    lr: float = _field(0.1, "learning rate, at its peak where the schedule has one")
-    schedule: str = _field("multistep", "how the learning rate goes")
-    milestones: str = _field("32000it,48000it", "where multistep multiplies the rate by gamma")
-    gamma: float = _field(0.1, "the factor at each milestone")
-    warmup: str = _field("400it", "how long to start at warmup_lr")
-    warmup_lr: float = _field(0.01, "the rate of the warm-up, constant, and then the schedule's at once")
-    peak: float = _field(0.25, "the share of the training at which onecycle has its peak")
-    final_lr: float = _field(0.0, "where cosine and onecycle end, as a share of lr")
-    optimizer: str = _field("sgd", "SGD, or Muon for the filters of the units and SGD for the rest")
-    muon_lr: float = _field(0.2, "Muon's learning rate at its peak; it goes as that of SGD does")
-    muon_decay: float = _field(0.0, "share of the filters that Muon takes away a step, as a multiple of its rate")
-    momentum: float = _field(0.9, "of the optimizer")
-    nesterov: bool = _field(False, "Nesterov's form of momentum")
-    weight_decay: float = _field(1e-4, "the factor of the weights in the gradient")
-    decay_on: str = _field("all", "decay everything, or convolutions and the classifier's matrix only")
-    label_smoothing: float = _field(0.0, "share of the target that is spread over all classes")
-    ema: float = _field(0.0, "decay a step of the averaged weights that are then tested; 0: none")
-    pad: int = _field(4, "pixels of zeros on each side from which a crop is drawn")
-    flip: str = _field("random", "mirroring: drawn, in every other epoch, or none")
-    normalize: str = _field("channel", "mean and deviation of each channel, or the mean image")
-    sizes: str = _field("", "image sides along the training, as 16@0,24@0.5,32@0.8; empty: as they are")
-    validation: int = _field(0, "training images held out")
-    precise_bn: int = _field(0, "training images to take BN's statistics anew from after training; 0: none")
-    precision: str = _field("float32", "of the arithmetic; master weights stay float32")
+    name: str = "custom"
+    length: str = _field(
+        "64000it",
+        "length of the training: 64000it, 164ep, or auto: by the number of images",
+        aliases={"epochs": "{}ep", "iterations": "{}it", "steps": "{}it"},
+    )
+    batch: int = _field(
+        128, "images in a step, over all devices", least=1, most=_LARGEST_BATCH, aliases={"batch_size": "{}"}
+    )
+    micro_batch: int = _field(
+        0,
+        "images that a device sees at once; gradients are added up to a batch; 0: its whole share",
+        least=0,
+        most=_LARGEST_BATCH,
+    )
+    lr: float = _field(0.1, "learning rate; the largest of the schedule", least=0, aliases={"learning_rate": "{}"})
+    schedule: str = _field("multistep", "how the learning rate changes", choices=SCHEDULES)
+    milestones: str = _field("32000it,48000it", "where multistep multiplies the learning rate by gamma")
+    gamma: float = _field(0.1, "factor at each milestone", least=0)
+    warmup: str = _field("400it", "length of the warm-up")
+    warmup_lr: float = _field(0.01, "constant learning rate during the warm-up", least=0)
+    peak: float = _field(0.25, "share of the training at which onecycle has its peak", least=0, most=1)
+    final_lr: float = _field(0.0, "learning rate at the end of cosine and onecycle, as a share of lr", least=0)
+    optimizer: str = _field(
+        "sgd", "sgd, muon (for the filters of the units, and SGD for the rest) or a class of torch.optim, as AdamW"
+    )
+    muon_lr: float = _field(0.2, "Muon's learning rate; the schedule scales it as it does lr", least=0)
+    muon_decay: float = _field(0.0, "Muon's weight decay, multiplied by its learning rate", least=0)
+    momentum: float = _field(0.9, "momentum of sgd and muon", least=0, most=1)
+    nesterov: bool = _field(False, "Nesterov momentum, for sgd and muon")
+    weight_decay: float = _field(1e-4, "weight decay", least=0)
+    decay_on: str = _field(
+        "all", "decay all parameters, or only matrices and filters (weights)", choices=("all", "weights")
+    )
+    label_smoothing: float = _field(0.0, "share of the target spread over all classes", least=0, most=1)
+    ema: float = _field(0.0, "decay of the averaged weights, which are then tested; 0: none", least=0, most=1)
+    pad: int = _field(4, "pixels of zeros on each side from which a crop is drawn", least=0)
+    flip: str = _field(
+        "random", "mirror images at random, in every other epoch, or not", choices=("random", "alternate", "none")
+    )
+    normalize: str = _field(
+        "channel", "by the mean and deviation of each channel, or by the mean image (pixel)",
+        choices=("channel", "pixel"),
+    )  # fmt: skip
+    sizes: str = _field("", "image sides during the training, as 16@0,24@0.5,32@0.8; empty: unchanged")
+    validation: int = _field(0, "training images held out for validation", least=0)
+    precise_bn: int = _field(0, "training images for new BN statistics after the training; 0: none", least=0)
+    precision: str = _field(
+        "float32", "precision of the arithmetic; weights stay float32", choices=("float32", "bf16", "fp16")
+    )
     channels_last: bool = _field(True, "memory layout of the convolutions")
-    sync_bn: bool = _field(False, "BN over the batch of all devices instead of each one's")
+    sync_bn: bool = _field(False, "BN over the batch of all devices instead of each device's share")
     augment: str = _field(
         "pad",
-        "crops of padded images; of files also of scaled ones, or of any scale and shape; auto: pad where images or "
-        "the net are small, else aspect",
-        True,
+        "crops of padded images; for files also crops of scaled images (scale) or of any scale and shape (aspect); "
+        "auto: pad if the images or the network are small, else aspect",
+        later=True,
+        choices=("pad", "scale", "aspect", "auto"),
     )
-    side: int = _field(0, "pixels across what the network sees of images in files; 0: what it is made for", True)
+    side: int = _field(
+        0, "side of the images that the network sees, from files; 0: the network's own", later=True, least=0
+    )
     shorter_side: str = _field(
-        "256-480", "range of the shorter side for scale, for crops of 224; else in proportion", True
+        "256-480", "range of the shorter side for scale, for crops of 224; else in proportion", later=True
     )
-    jitter: float = _field(0.0, "largest change of brightness, contrast and saturation, in files", True)
-    lighting: float = _field(0.0, "deviation of the change along the axes of ImageNet's colours, in files", True)
-    freeze: int = _field(0, "stages, the stem with the first, that keep the weights they began with", True)
+    jitter: float = _field(
+        0.0, "largest change of brightness, contrast and saturation, for files", later=True, least=0, most=1
+    )
+    lighting: float = _field(
+        0.0, "deviation of the change along the axes of ImageNet's colours, for files", later=True, least=0
+    )
+    freeze: int = _field(0, "stages whose weights are not trained, the stem with the first", later=True, least=0)
+    optimizer_options: str = _field("", "keywords of a torch.optim class: betas=0.9,0.95,eps=1e-6", later=True)
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if field.name in CHOICES and value not in CHOICES[field.name]:
-                raise one_of(field.name, value, CHOICES[field.name])
-            _check_type(field.name, field.type, value)
-            if field.type == "float":  # 1 and 1.0 are one recipe
-                object.__setattr__(self, field.name, float(value))
-        for name, low, high in (
-            ("batch", 1, _LARGEST_BATCH), ("micro_batch", 0, _LARGEST_BATCH), ("pad", 0, None), ("validation", 0, None),
-            ("precise_bn", 0, None), ("lr", 0, None), ("warmup_lr", 0, None), ("weight_decay", 0, None),
-            ("gamma", 0, None), ("muon_lr", 0, None), ("muon_decay", 0, None), ("final_lr", 0, None),
-            ("momentum", 0, 1), ("label_smoothing", 0, 1),
-            ("ema", 0, 1), ("peak", 0, 1), ("side", 0, None), ("jitter", 0, 1), ("lighting", 0, None),
-            ("freeze", 0, None),
-        ):  # fmt: skip
-            value = getattr(self, name)
-            if value < low or (high is not None and value > high):
-                bounds = f"at least {low}" if high is None else f"between {low} and {high}"
-                raise UserError(f"recipe {self.name}: {name} must be {bounds}, not {value}.")
+        if isinstance(self.optimizer_options, Mapping):
+            object.__setattr__(self, "optimizer_options", write_keywords(self.optimizer_options))
+        if isinstance(self.optimizer, str) and self.optimizer.lower() in ("sgd", "muon"):
+            object.__setattr__(self, "optimizer", self.optimizer.lower())
+        for field in fields_of(Recipe).values():
+            object.__setattr__(self, field.name, check(field, getattr(self, field.name)))
         if self.optimizer == "muon" and not (self.nesterov and self.lr):
             raise UserError(f"recipe {self.name}: muon needs nesterov and, for the rest of the net, an lr above 0.")
+        if self.optimizer in ("sgd", "muon") and self.optimizer_options:
+            raise UserError(
+                f"optimizer_options {shown(self.optimizer_options)} are for classes of torch.optim, as AdamW; "
+                f"{self.optimizer} has its own fields: momentum, nesterov, weight_decay."
+            )
         if self.nesterov and not self.momentum:
             raise UserError(f"recipe {self.name}: nesterov needs a momentum above 0.")
-        for span in (self.length, self.warmup, *self.milestone_spans):
+        spans = self.warmup, *self.milestone_spans
+        for span in spans if self.length == "auto" else (self.length, *spans):
             parse_span(span)
-        _ = self.size_steps, self.shorter  # parsing is checking
+        _ = self.size_steps, self.shorter, read_keywords(self.optimizer_options)  # parsing is checking
 
     @property
     def milestone_spans(self) -> tuple[str, ...]:
@@ -140,20 +154,53 @@ class Recipe:
             )
         return int(match[1]), int(match[2])
 
+    @property
+    def depends_on_length(self) -> str | None:
+        """What makes earlier steps depend on the length of the training, if anything does."""
+        if self.schedule in ("cosine", "onecycle"):
+            return f"the learning rate of schedule {self.schedule}"
+        return "the size of the images (sizes)" if len(self.size_steps) > 1 else None
+
     def to_dict(self) -> dict[str, Any]:
-        """All fields, but later ones only where they are set: a run of old has the name that it had."""
+        """All fields, but later ones only if they are set, so that the hashes of existing runs do not change."""
         return {k: v for k, v in dataclasses.asdict(self).items() if k not in LATER or v != LATER[k]}
 
 
-LATER = {f.name: f.default for f in dataclasses.fields(Recipe) if f.metadata.get("later")}
-_TYPES: dict[str, type | tuple[type, ...]] = {"int": int, "float": (int, float), "str": str, "bool": bool}
+LATER = {name: field.default for name, field in fields_of(Recipe).items() if field.metadata["later"]}
 
 
-def _check_type(name: str, wanted: Any, value: Any) -> None:
-    wrong = not isinstance(value, _TYPES[wanted]) or (wanted != "bool" and isinstance(value, bool))
-    if wrong or (isinstance(value, float) and not math.isfinite(value)):
-        word = {"int": "a whole number", "float": "a finite number", "str": "text", "bool": "true or false"}[wanted]
-        raise UserError(f"recipe field {name} must be {word}, not {value!r}.")
+def read_keywords(text: str) -> dict[str, Any]:
+    """`betas=0.9,0.95,eps=1e-6` as keywords: numbers, tuples of numbers, true, false and none."""
+    found: dict[str, Any] = {}
+    for part in re.split(r"[,;\s]+(?=[A-Za-z_]\w*=)", text.strip(" ,;")) if text.strip(" ,;") else []:
+        name, equals, values = part.partition("=")
+        if not equals or not name.isidentifier() or name in found:
+            raise UserError(f"optimizer_options are written as betas=0.9,0.95,eps=1e-6, not {shown(text)}.")
+        numbers = tuple(_read_value(name, value) for value in values.split(","))
+        found[name] = numbers if len(numbers) > 1 else numbers[0]
+    return found
+
+
+_WORDS = {"true": True, "false": False, "none": None}
+
+
+def _read_value(name: str, text: str) -> Any:
+    text = text.strip()
+    if text.lower() in _WORDS:
+        return _WORDS[text.lower()]
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise UserError(f"optimizer_options: {name} must be numbers, true, false or none, not {shown(text)}.")
+    return int(text) if re.fullmatch(r"[-+]?[0-9]{1,15}", text) else number
+
+
+def write_keywords(keywords: Mapping[str, Any]) -> str:
+    """Keywords as the text that `read_keywords` reads."""
+    words = {name: value if isinstance(value, (tuple, list)) else (value,) for name, value in keywords.items()}
+    return ",".join(f"{name}={','.join(str(value).lower() for value in values)}" for name, values in words.items())
 
 
 def parse_span(text: str) -> tuple[Fraction, str]:
@@ -168,6 +215,34 @@ def iterations(span: str, images: int, batch: int) -> int:
     """A span in steps of `batch` out of `images`; epochs are rounded up to whole steps, exactly."""
     number, unit = parse_span(span)
     return int(number) if unit == "it" else math.ceil(number * images / batch)
+
+
+@dataclass(frozen=True)
+class Epochs:
+    """`n` examples in batches of `size` that do not end with an epoch: which steps belong to which epoch."""
+
+    n: int
+    size: int  # of a batch, over all processes
+
+    def __post_init__(self) -> None:
+        if self.n < 1 or self.size < 1:
+            raise UserError(f"{self.n} images cannot be had in batches of {self.size}.")
+
+    def epoch(self, step: int) -> int:
+        """The epoch in which a batch begins."""
+        return step * self.size // self.n
+
+    def first(self, epoch: int) -> int:
+        """The first step that begins in an epoch, or after it where one batch spans more."""
+        return -(-epoch * self.n // self.size)
+
+    def steps(self, epoch: int) -> int:
+        """How many batches begin in an epoch."""
+        return self.first(epoch + 1) - self.first(epoch)
+
+    def place(self, step: int) -> int:
+        """The number of a batch within its epoch."""
+        return step - self.first(self.epoch(step))
 
 
 _PAPER = Recipe("cifar-paper")
@@ -201,7 +276,7 @@ _IMAGENET = dataclasses.replace(  # v1 and v2: shorter side from [256, 480], Ale
     lighting=0.1,
 )
 
-_TUNE = dataclasses.replace(  # own images from given weights
+_TUNE = dataclasses.replace(  # own images, from given weights
     _PAPER,
     name="finetune",
     length="10ep",
@@ -230,6 +305,9 @@ RECIPES: dict[str, Recipe] = {
             _IMAGENET, name="imagenet-aspect", augment="aspect", jitter=0.4, nesterov=True
         ),
         _TUNE,
+        dataclasses.replace(  # own images in files, without weights: docs/decisions/0016-default-recipe.md
+            _TUNE, name="scratch", length="auto", lr=0.05, warmup="1ep", label_smoothing=0.1
+        ),
         dataclasses.replace(  # from the weights of cifar-quick and cifar-hours: docs/decisions/0010-cifar-finetune.md
             _TUNE, name="cifar-finetune", optimizer="muon", lr=0.1, muon_lr=0.1, augment="pad"
         ),
@@ -237,9 +315,22 @@ RECIPES: dict[str, Recipe] = {
 }  # fmt: skip
 
 
+NEED_WEIGHTS = ("finetune", "cifar-finetune")
+_SEEN = 300_000  # images that a training of length auto sees, where that is between these numbers of epochs
+_EPOCHS = 30, 150
+
+
 def resolve_augment(recipe: Recipe, small: bool) -> Recipe:
-    """`augment auto` decided: small images are seen whole or nearly so, of large ones parts of any scale and shape."""
+    """`augment auto`: pad for small images or networks, which see whole images or nearly so, else aspect."""
     return recipe if recipe.augment != "auto" else dataclasses.replace(recipe, augment="pad" if small else "aspect")
+
+
+def resolve_length(recipe: Recipe, images: int) -> Recipe:
+    """`length auto`: 300,000 images, but at least 30 and at most 150 epochs."""
+    if recipe.length != "auto":
+        return recipe
+    epochs = min(max(math.ceil(_SEEN / images), _EPOCHS[0]), _EPOCHS[1])
+    return dataclasses.replace(recipe, length=f"{epochs}ep")
 
 
 def recipe_of(name: str | Recipe, /, **changes: Any) -> Recipe:
@@ -247,8 +338,5 @@ def recipe_of(name: str | Recipe, /, **changes: Any) -> Recipe:
     if isinstance(name, str) and name not in RECIPES:
         raise one_of("recipe", name, RECIPES)
     base = RECIPES[name] if isinstance(name, str) else name
-    fields = [f.name for f in dataclasses.fields(Recipe) if f.name != "name"]
-    for key in changes:
-        if key not in fields:
-            raise one_of("recipe field", key, fields)
-    return dataclasses.replace(base, **changes)
+    (fields,) = split_keywords(changes, Recipe)
+    return dataclasses.replace(base, **fields)

@@ -60,6 +60,15 @@ class OrNull:
     of: Any
 
 
+@dataclass(frozen=True)
+class IfHas:
+    """An object of one shape if it has a key, else of another."""
+
+    key: str
+    then: Any
+    otherwise: Any
+
+
 def whole(low: int, high: int) -> Kind:
     words = f"a whole number from {low:,} to {high:,}"
     return Kind(words, lambda value: isinstance(value, int) and not isinstance(value, bool) and low <= value <= high)
@@ -113,6 +122,8 @@ def _parts(value: Any, shape: Any, at: str) -> Iterator[tuple[Any, Any, str]]:
             require(shape.fits(value), at, shape.words, value)
         case OrNull():
             yield from [] if value is None else [(value, shape.of, at)]
+        case IfHas():
+            yield value, shape.then if isinstance(value, dict) and shape.key in value else shape.otherwise, at
         case ListOf():
             require(isinstance(value, list), at, "a list", value)
             require(len(value) >= shape.least, at, f"a list of at least {shape.least}", value)
@@ -270,22 +281,29 @@ SCORE = {
 CONFIG = Record(
     {
         "run": {
-            "network": fields_of(Spec),
+            "network": IfHas("module", {"name": TEXT, "module": TEXT}, fields_of(Spec)),
             "data": {"name": TEXT, "digest": TEXT},
-            "recipe": fields_of(Recipe),
+            "recipe": {"name": TEXT, **fields_of(Recipe)},
             "seed": SEED,
             "weights?": TEXT,
+            "task?": TEXT,
         },
         "steps": POSITIVE,
         "engine?": {"engine?": TEXT, "memory?": TEXT},
+        "data_path?": TEXT,
         **PROVENANCE,
     }
 )
 RESULT = Record(
-    {"steps": COUNT, "train?": {"loss": LOSS, "error": PERCENT}, "validation?": SCORE, "test?": SCORE},
+    IfHas(
+        "task",  # other than classification, with scores of its own
+        {"steps": COUNT, "task": TEXT, "train?": Named(LOSS)},
+        {"steps": COUNT, "train?": {"loss": LOSS, "error": PERCENT}, "validation?": SCORE, "test?": SCORE},
+    )
 )
 
-_MEASURED = {"step": COUNT, "epoch?": AT_LEAST_0, "loss": LOSS, "error": PERCENT}
+_MEASURED = {"step": COUNT, "epoch?": AT_LEAST_0, "loss": LOSS, "error?": PERCENT}
+_SCORED = {"step": COUNT, "epoch?": AT_LEAST_0, "loss?": TOLD_LOSS, "error?": PERCENT}
 _SIGNAL = ("rms", "growth", "share", "product", "truncated")
 
 
@@ -296,8 +314,8 @@ def _check_signal(line: dict[str, Any]) -> None:
 LINES = {  # of metrics, by kind; those of other kinds, which newer versions may write, are passed over
     "train": Record({**_MEASURED, "lr?": NUMBER, "images_per_second": AT_LEAST_0, "memory?": OrNull(COUNT)}),
     "epoch": Record(_MEASURED),
-    "validation": Record({**_MEASURED, "loss": TOLD_LOSS}),
-    "test": Record({**_MEASURED, "loss": TOLD_LOSS}),
+    "validation": Record(_SCORED),
+    "test": Record(_SCORED),
     "signal": Record({"step": COUNT, **dict.fromkeys(_SIGNAL, ListOf(OrNull(NUMBER), 1))}, _check_signal),
 }
 

@@ -35,23 +35,36 @@ from resnets.spec import Spec
 
 
 @dataclass(frozen=True)
+class ModuleKey:
+    """A module that no spec describes: its class, and the hash of its structure and first weights."""
+
+    name: str
+    module: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"name": self.name, "module": self.module}
+
+
+@dataclass(frozen=True)
 class RunKey:
     """What makes a run different from another. Two equal ones give the same numbers on the same machine."""
 
-    spec: Spec
+    network: Spec | ModuleKey
     data: str  # as the user named it
     digest: str  # of its pixels and labels
     recipe: Recipe
     seed: int
-    weights: str = ""  # the hash of the file that it begins with, if it does
+    weights: str = ""  # the hash of the weights that it begins with, if they are given
+    task: str = "classification"
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "network": self.spec.to_dict(),
+            "network": self.network.to_dict(),
             "data": {"name": self.data, "digest": self.digest},
             "recipe": self.recipe.to_dict(),
             "seed": self.seed,
             **({"weights": self.weights} if self.weights else {}),
+            **({"task": self.task} if self.task != "classification" else {}),
         }
 
     @classmethod
@@ -59,22 +72,30 @@ class RunKey:
         recipe = dict(data["recipe"])
         name = recipe.pop("name")
         base = RECIPES.get(name, Recipe(name))
-        source = data["data"]
+        source, network = data["data"], data["network"]
         return cls(
-            Spec.from_dict(data["network"]),
+            ModuleKey(network["name"], network["module"]) if "module" in network else Spec.from_dict(network),
             source["name"],
             source["digest"],
             recipe_of(base, **{**LATER, **recipe}),
             data["seed"],
             data.get("weights", ""),
+            data.get("task", "classification"),
         )
+
+    @property
+    def spec(self) -> Spec:
+        """The network, for what needs a residual network of this package."""
+        if isinstance(self.network, ModuleKey):
+            raise UserError(f"a run of {self.network.name}, a module of yours, has no network that resnets can build.")
+        return self.network
 
     @property
     def slug(self) -> str:
         """A readable name, unique by the hash of everything at its end."""
         text = json.dumps(self.to_dict(), sort_keys=True)
         data = re.split(r"[/\\]", self.data.rstrip("/\\"))[-1]  # of a path its end
-        words = [self.spec.name, data, self.recipe.name, f"s{self.seed}"]
+        words = [self.network.name, data, self.recipe.name, f"s{self.seed}"]
         readable = re.sub(r"[^A-Za-z0-9_.-]+", "_", "-".join(words))
         return f"{readable[:_LONGEST]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
@@ -106,6 +127,14 @@ class Run:
         run = self.config["run"]
         with records.name_file(self.config_path):
             return RunKey.from_dict(run)
+
+    @property
+    def data(self) -> str:
+        """What to open its data by, from any working directory."""
+        config, name = self.config, self.identity.data
+        path = config.get("data_path")
+        kind = "imagenet:" if name.startswith("imagenet:") else ""
+        return f"{kind}{path}" if path and Path(path).exists() else name
 
     @property
     def result(self) -> dict[str, Any] | None:
@@ -144,9 +173,10 @@ class Run:
             kind = line["kind"]
             if kind == "signal":  # which has no error
                 continue
-            values = {"loss": line["loss"], "training": line["error"]} if kind == "train" else {kind: line["error"]}
+            error = line.get("error")
+            values = {"loss": line["loss"], "training": error} if kind == "train" else {kind: error}
             for name, value in values.items():
-                if name != "epoch":
+                if name != "epoch" and value is not None:
                     found.setdefault(name, ([], []))[0].append(line["step"])
                     found[name][1].append(value)
         return found

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from resnets.errors import UserError, one_of
+from resnets.options import option, parse_numbers
 from resnets.spec import Spec
 from resnets.unit_spec import KERNELS, Plain, Shortcut, parse_shortcut
 
@@ -164,3 +165,36 @@ def _unknown(name: str) -> UserError:
     if depth > 2 and (depth - 2) % 6 == 0 and family != "plain":
         other = f" A two-layer CIFAR net of {depth} layers is {family}20 with depth={depth}."
     return UserError(f"unknown network {name!r}: did you mean {' or '.join(near)}?{other}")
+
+
+# --- the fields of a network as options --------------------------------------------------------
+
+
+def _parse_blocks(text: str) -> int | tuple[int, ...]:
+    """`18,18,18`, or one number for all stages."""
+    found = parse_numbers(text)
+    return found if len(found) > 1 else found[0]
+
+
+def _parse_kernels(text: str) -> str | tuple[int, ...]:
+    """A name such as `bottleneck`, or sizes such as `1,3,1`."""
+    return parse_numbers(text) if text[:1].isdigit() else text
+
+
+_PARSERS = {"blocks": _parse_blocks, "widths": parse_numbers, "kernels": _parse_kernels}
+
+
+def _fields() -> list[tuple[str, str, Any]]:
+    depth = option(None, "weight layers, in stages of equal length", group="network", metavar="N")
+    found: list[tuple[str, str, Any]] = [("depth", "int | None", depth)]
+    for field in dataclasses.fields(Spec):
+        if field.name != "name":
+            kind = str(field.type) if field.type in ("int", "float", "bool", "str") else "object"
+            known = {"metavar": field.metadata.get("metavar", ""), "parse": _PARSERS.get(field.name)}
+            made = option(None, field.metadata.get("help", field.name), group="network", **known)
+            found.append((field.name, f"{kind} | None", made))
+    return found
+
+
+NetworkOptions = dataclasses.make_dataclass("NetworkOptions", _fields(), frozen=True)
+NetworkOptions.__doc__ = "What differs from the named network: the fields of `Spec`, and `depth`."

@@ -18,6 +18,7 @@ from resnets.errors import UserError
 from resnets.nn import build, shortcuts
 from resnets.nn.structure import SET_BY_USERS, net_changes
 from resnets.recipe import recipe_of
+from resnets.training.classification import Classification
 from resnets.training.loop import Trainer
 from resnets.unit_spec import ORDERS, Identity, Scale, Shortcut
 
@@ -263,7 +264,7 @@ def test_a_trainer_moves_the_weights_that_a_user_added():
     net.units[1].residual.add_module("se", SqueezeExcite(8))
     before = net.units[1].residual.se.linear.weight.clone()
     recipe = recipe_of("cifar-paper", length="2it", batch=16, warmup="0it", milestones="")
-    trainer = Trainer(spec, load("synthetic:64"), recipe, 0, net=net)
+    trainer = Trainer(Classification(spec, load("synthetic:64"), net=net), recipe, 0)
     for step in range(2):
         trainer.step(step)
     assert (net.units[1].residual.se.linear.weight - before).abs().max() > 1e-4

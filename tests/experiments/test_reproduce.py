@@ -317,7 +317,7 @@ def test_fewer_test_images_are_another_data_set():
 def test_the_signal_is_that_of_the_networks_maps(tmp_path):
     """Against the network's own list of maps."""
     from resnets.data.augment import Normalize
-    from resnets.weights.networks import load
+    from resnets.weights.models import load
 
     one = job(Row("resnet110", (("order", "relu_before_add"),)), SMOKE, 1)
     images = images_of(one.source)

@@ -11,7 +11,6 @@ from resnets.data.augment import Normalize
 from resnets.data.counter_rng import order
 from resnets.nn import build
 from resnets.recipe import recipe_of
-from resnets.training.loop import Trainer
 from resnets.zoo import spec_of
 
 JOBS = {
@@ -52,12 +51,12 @@ def test_the_numbers_are_those_of_the_network_at_that_step(tmp_path, images):
 @pytest.mark.parametrize("channels_last", [False, True])
 def test_measuring_leaves_no_trace(images, channels_last):
     recipe = recipe_of("cifar-paper", batch=48, channels_last=channels_last)
-    trainer = Trainer(spec_of("resnet20", **tiny.NETWORK, shortcut="dropout"), images, recipe, 0)
+    trainer = tiny.trainer_of(spec_of("resnet20", **tiny.NETWORK, shortcut="dropout"), images, recipe, 0)
     trainer.step(0)
     before = copy.deepcopy(trainer.state()), torch.random.get_rng_state()
     gradients = [p.grad.clone() for p in trainer.net.parameters()]
     modes = [module.training for module in trainer.net.modules()]
-    trainer.signal()
+    trainer.task.measure_signal(trainer.net)
     torch.testing.assert_close((trainer.state(), torch.random.get_rng_state()), before, rtol=0, atol=0)
     torch.testing.assert_close([p.grad for p in trainer.net.parameters()], gradients, rtol=0, atol=0)
     assert [module.training for module in trainer.net.modules()] == modes

@@ -298,4 +298,4 @@ def test_without_torchrun_a_process_is_alone(monkeypatch):
 def test_synchronised_bn_is_refused_on_cpus(images):
     recipe = recipe_of("cifar-paper", sync_bn=True, batch=48)
     with pytest.raises(UserError, match=r"sync_bn works on GPUs only; leave it off on CPUs\."):
-        Trainer(spec_of("preresnet20", **tiny.NETWORK), images, recipe, 0, workers=Workers(0, 2))
+        tiny.trainer_of(spec_of("preresnet20", **tiny.NETWORK), images, recipe, 0, workers=Workers(0, 2))

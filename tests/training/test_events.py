@@ -7,7 +7,7 @@ from tiny import train_tiny
 
 from resnets import UserError
 from resnets.runs import Run
-from resnets.training.tensorboard import writer_of
+from resnets.training.callbacks import TensorBoard
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # TensorBoard's own
@@ -37,7 +37,7 @@ def test_a_missing_extra_is_named(tmp_path, monkeypatch):
 
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(UserError, match=r"pip install 'resnets\[tensorboard\]'"):
-        writer_of(Run(tmp_path), True)
+        TensorBoard(Run(tmp_path))
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # TensorBoard's own
@@ -46,5 +46,5 @@ def test_a_link_is_not_followed(tmp_path):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "tensorboard").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(UserError, match="tensorboard is a symbolic link"):
-        writer_of(Run(tmp_path), True)
+        TensorBoard(Run(tmp_path))
     assert list((tmp_path / "elsewhere").iterdir()) == []

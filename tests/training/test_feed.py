@@ -23,7 +23,6 @@ from resnets.data.folder import IMAGENET_MEAN, IMAGENET_STD
 from resnets.data.random_crops import View
 from resnets.errors import UserError
 from resnets.recipe import RECIPES, recipe_of
-from resnets.training.loop import Trainer
 from resnets.training.schedule import Schedule
 from resnets.weights.networks import to_peer
 from resnets.zoo import spec_of
@@ -52,10 +51,10 @@ def run_of(data, out, **changes):
 def test_a_batch_is_what_a_slow_loop_gives(data, recipe):
     """Image by image: its place in the order of its epoch, its part, its colours, in float64."""
     chosen = recipe_of(recipe, **{**SMALL, "batch": 16})
-    trainer = Trainer(SPEC, data, chosen, 5, reading={"workers": 0})
+    trainer = tiny.trainer_of(SPEC, data, chosen, 5, reading={"workers": 0})
     kind = View(chosen.augment, 16, (18, 34), "random")
     for step in (0, 1, 3):  # the second batch reaches into the second epoch
-        images, labels = trainer.feed.batch(step, trainer.schedule)
+        images, labels = trainer.task.feed.batch(step, trainer.schedule.size(step))
         assert images.shape == (16, 3, 16, 16)
         for place, (x, y) in enumerate(zip(images, labels, strict=True), 16 * step):
             epoch, within = divmod(place, 30)
@@ -74,9 +73,9 @@ def test_a_batch_is_what_a_slow_loop_gives(data, recipe):
 def test_batches_do_not_depend_on_workers_shares_or_where_one_begins(data):
     chosen = recipe_of("imagenet-aspect", **SMALL)
     schedule = Schedule(chosen, 30)
-    whole = Trainer(SPEC, data, chosen, 0, reading={"workers": 0}).feed
+    whole = tiny.trainer_of(SPEC, data, chosen, 0, reading={"workers": 0}).task.feed
     steps = [whole.batch(step, schedule) for step in range(5)]
-    ahead = Trainer(SPEC, data, chosen, 0, reading={"workers": 2}).feed
+    ahead = tiny.trainer_of(SPEC, data, chosen, 0, reading={"workers": 2}).task.feed
     for step in (3, 4, 0, 2):
         x, y = ahead.batch(step, schedule)
         assert torch.equal(x, steps[step][0])
@@ -91,8 +90,8 @@ def test_padded_crops_of_small_images_are_those_of_cifar(data):
     """Whole images at side 16, and then what images in memory get."""
     from resnets.data.augment import Augment, Normalize
 
-    trainer = Trainer(SPEC, data, recipe_of("cifar-paper", batch=12, side=16, pad=2), 1, reading={"workers": 0})
-    x, _ = trainer.feed.batch(0, trainer.schedule)
+    trainer = tiny.trainer_of(SPEC, data, recipe_of("cifar-paper", batch=12, side=16, pad=2), 1, reading={"workers": 0})
+    x, _ = trainer.task.feed.batch(0)
     index = torch.from_numpy(order(30, 1, 0)[:12])
     whole = View("centre", 16, (16, 16))
     pixels = [whole(Path(data.train.path(int(i))).read_bytes(), np.zeros(9)).transpose(2, 0, 1) for i in index]
@@ -189,8 +188,8 @@ def test_bad_images_are_passed_over_in_one_way_only(broken, tmp_path, capfd):
     warned = [line for line in capfd.readouterr().err.splitlines() if "passed over" in line]
     assert len(warned) == 6  # each once
     chosen = recipe_of("imagenet-paper", **SMALL)
-    feed = Trainer(SPEC, broken, chosen, 0, reading={"workers": 0, "bad_images": "skip"}).feed
-    x, y = feed.batch(0, Schedule(chosen, 12))
+    feed = tiny.trainer_of(SPEC, broken, chosen, 0, reading={"workers": 0, "bad_images": "skip"}).task.feed
+    x, y = feed.batch(0)
     places = order(12, 0, 0)
     stands_in = np.where(places % 4 == 1, places + 1, places)
     assert y.tolist() == broken.train.labels[stands_in].tolist()

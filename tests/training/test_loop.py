@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+import tiny
 import torch
 
 from resnets.data.augment import Augment, Normalize
@@ -14,7 +15,7 @@ from resnets.errors import UserError
 from resnets.nn import build
 from resnets.recipe import Recipe
 from resnets.training.distributed import Workers
-from resnets.training.loop import NotFiniteError, Part, Trainer
+from resnets.training.loop import NotFiniteError, Part
 from resnets.zoo import spec_of
 
 SPEC = spec_of("preresnet20", blocks=1, widths=(4, 8, 8))
@@ -81,13 +82,13 @@ class Reference:
 def double(trainer):
     """The trainer in float64 too, where no rounding moves an activation over the kink of a ReLU."""
     trainer.net.double()
-    batch = trainer._batch
+    batch = trainer.task.batch
 
     def doubled(step):
         x, y = batch(step)
         return x.double(), y
 
-    trainer._batch = doubled
+    trainer.task.batch = doubled
     return trainer
 
 
@@ -119,20 +120,20 @@ CASES = {
 @pytest.mark.parametrize("changes", CASES.values(), ids=CASES.keys())
 def test_steps_equal_the_slow_reference(images, changes):
     chosen = recipe(**changes)
-    trainer, reference = double(Trainer(SPEC, images, chosen, SEED)), Reference(SPEC, images, chosen, SEED)
+    trainer, reference = double(tiny.trainer_of(SPEC, images, chosen, SEED)), Reference(SPEC, images, chosen, SEED)
     for step in range(3):
         trainer.step(step)
         loss, wrong = reference.step(step)
         means = trainer.means(step, step)
-        assert means.loss == pytest.approx(loss, rel=1e-6)
-        assert means.error == pytest.approx(100 * wrong)
+        assert means["loss"] == pytest.approx(loss, rel=1e-6)
+        assert means["error"] == pytest.approx(100 * wrong)
     assert distance(trainer, reference) < 1e-8
 
 
 @pytest.mark.parametrize("channels_last", [True, False])
 def test_steps_in_float32_equal_the_slow_reference_to_within_rounding(images, channels_last):
     chosen = recipe(channels_last=channels_last)
-    trainer, reference = Trainer(SPEC, images, chosen, SEED), Reference(SPEC, images, chosen, SEED)
+    trainer, reference = tiny.trainer_of(SPEC, images, chosen, SEED), Reference(SPEC, images, chosen, SEED)
     for step in range(3):
         trainer.step(step)
         reference.step(step)
@@ -141,17 +142,17 @@ def test_steps_in_float32_equal_the_slow_reference_to_within_rounding(images, ch
 
 def test_batches_of_more_than_an_epoch_equal_the_slow_reference():
     few, chosen = synthetic(40), recipe(batch=100)
-    trainer, reference = double(Trainer(SPEC, few, chosen, SEED)), Reference(SPEC, few, chosen, SEED)
+    trainer, reference = double(tiny.trainer_of(SPEC, few, chosen, SEED)), Reference(SPEC, few, chosen, SEED)
     for step in range(2):
         trainer.step(step)
-        assert trainer.means(step, step).loss == pytest.approx(reference.step(step)[0], rel=1e-6)
+        assert trainer.means(step, step)["loss"] == pytest.approx(reference.step(step)[0], rel=1e-6)
     assert distance(trainer, reference) < 1e-8
 
 
 @pytest.mark.parametrize("network", ["resnet20", "plain20"])
 def test_other_networks_equal_the_slow_reference_too(images, network):
     spec = spec_of(network, blocks=1, widths=(4, 8, 8))
-    trainer, reference = double(Trainer(spec, images, PLAIN, SEED)), Reference(spec, images, PLAIN, SEED)
+    trainer, reference = double(tiny.trainer_of(spec, images, PLAIN, SEED)), Reference(spec, images, PLAIN, SEED)
     for step in range(2):
         trainer.step(step)
         reference.step(step)
@@ -160,7 +161,7 @@ def test_other_networks_equal_the_slow_reference_too(images, network):
 
 def test_the_rate_of_a_step_is_the_schedules(images):
     chosen = recipe(schedule="multistep", warmup="1it", warmup_lr=0.01, milestones="2it")
-    trainer, reference = double(Trainer(SPEC, images, chosen, SEED)), Reference(SPEC, images, chosen, SEED)
+    trainer, reference = double(tiny.trainer_of(SPEC, images, chosen, SEED)), Reference(SPEC, images, chosen, SEED)
     for step, lr in enumerate((0.01, 0.05, 0.005)):
         trainer.step(step)
         reference.recipe = dataclasses.replace(chosen, lr=lr)
@@ -169,13 +170,13 @@ def test_the_rate_of_a_step_is_the_schedules(images):
 
 
 def test_sizes_scale_the_images_of_their_steps(images):
-    trainer = Trainer(SPEC, images, recipe(length="4it", sizes="16@0,24@0.5"), SEED)
-    sides = [trainer._batch(step)[0].shape[-1] for step in range(4)]
+    trainer = tiny.trainer_of(SPEC, images, recipe(length="4it", sizes="16@0,24@0.5"), SEED)
+    sides = [trainer.task.batch(step)[0].shape[-1] for step in range(4)]
     assert sides == [16, 16, 24, 24]
 
 
 def test_the_average_is_that_of_weights_and_statistics_with_fewer_steps_at_the_start(images):
-    trainer = Trainer(SPEC, images, recipe(ema=0.3), SEED)
+    trainer = tiny.trainer_of(SPEC, images, recipe(ema=0.3), SEED)
     expected = {name: tensor.double() for name, tensor in build(SPEC, seed=SEED).state_dict().items()}
     for step in range(5):
         trainer.step(step)
@@ -191,7 +192,7 @@ def test_the_average_is_that_of_weights_and_statistics_with_fewer_steps_at_the_s
 
 
 def test_the_average_does_not_touch_the_training(images):
-    with_average, without = (Trainer(SPEC, images, recipe(ema=ema), SEED) for ema in (0.9, 0.0))
+    with_average, without = (tiny.trainer_of(SPEC, images, recipe(ema=ema), SEED) for ema in (0.9, 0.0))
     for step in range(3):
         with_average.step(step)
         without.step(step)
@@ -202,14 +203,14 @@ def test_the_average_does_not_touch_the_training(images):
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 def test_a_step_in_half_precision_is_near_the_one_in_float32(images, precision):
-    half, full = (Trainer(SPEC, images, recipe(precision=p), SEED) for p in (precision, "float32"))
+    half, full = (tiny.trainer_of(SPEC, images, recipe(precision=p), SEED) for p in (precision, "float32"))
     seen = []
     half.net.stem.conv.register_forward_hook(lambda module, inputs, out: seen.append(out.dtype))
     for trainer in (half, full):
         trainer.step(0)
     assert seen == [torch.bfloat16 if precision == "bf16" else torch.float16]
     assert {p.dtype for p in half.net.parameters()} == {torch.float32}
-    assert half.means(0, 0).loss == pytest.approx(full.means(0, 0).loss, rel=0.02)
+    assert half.means(0, 0)["loss"] == pytest.approx(full.means(0, 0)["loss"], rel=0.02)
     moved = math.dist(*(torch.cat([p.detach().flatten() for p in t.net.parameters()]) for t in (half, full)))
     start = build(SPEC, seed=SEED)
     whole = math.dist(*(torch.cat([p.detach().flatten() for p in n.parameters()]) for n in (start, full.net)))
@@ -220,19 +221,19 @@ def test_the_noise_of_a_dropout_shortcut_depends_on_seed_step_and_part_alone(ima
     spec = spec_of("resnet20", blocks=1, widths=(4, 8, 8), shortcut="dropout")
 
     def after(seed, disturb):
-        trainer = Trainer(spec, images, recipe(micro_batch=20), seed)
+        trainer = tiny.trainer_of(spec, images, recipe(micro_batch=20), seed)
         torch.manual_seed(disturb)
         trainer.step(0)
         return trainer.net.classifier.weight.detach().clone()
 
     assert torch.equal(after(0, disturb=1), after(0, disturb=2))
     assert not torch.equal(after(0, disturb=1), after(1, disturb=1))
-    trainer = Trainer(spec, images, PLAIN, 0)
+    trainer = tiny.trainer_of(spec, images, PLAIN, 0)
     assert len({trainer._noise(step, Part(0, i, 8)) for step in range(10) for i in range(10)}) == 100
 
 
 def test_processes_draw_noise_of_their_own(images):
-    trainer = Trainer(SPEC, images, PLAIN, 0)
+    trainer = tiny.trainer_of(SPEC, images, PLAIN, 0)
     noises = {trainer._noise(s, Part(rank, i, 8)) for rank in range(4) for s in range(5) for i in range(3)}
     assert len(noises) == 4 * 5 * 3
 
@@ -250,10 +251,10 @@ KEPT = {
 
 @pytest.mark.parametrize("changes", KEPT.values(), ids=KEPT.keys())
 def test_a_new_trainer_goes_on_from_the_state_bit_by_bit(images, changes):
-    first = Trainer(SPEC, images, recipe(**changes), SEED)
+    first = tiny.trainer_of(SPEC, images, recipe(**changes), SEED)
     for step in range(3):
         first.step(step)
-    second = Trainer(SPEC, images, recipe(**changes), SEED)
+    second = tiny.trainer_of(SPEC, images, recipe(**changes), SEED)
     second.load(first.state())
     for step in range(3, 6):
         for trainer in (first, second):
@@ -265,7 +266,7 @@ def test_a_new_trainer_goes_on_from_the_state_bit_by_bit(images, changes):
 
 
 def test_the_state_does_not_change_with_later_steps(images):
-    trainer = Trainer(SPEC, images, PLAIN, SEED)
+    trainer = tiny.trainer_of(SPEC, images, PLAIN, SEED)
     trainer.step(0)
     kept = trainer.state()
     copies = {name: tensor.clone() for name, tensor in kept.items()}
@@ -277,31 +278,31 @@ def test_the_state_does_not_change_with_later_steps(images):
 
 
 def test_means_are_over_the_steps_of_one_epoch(images):
-    trainer = Trainer(SPEC, images, PLAIN, SEED)  # 6.4 batches an epoch
+    trainer = tiny.trainer_of(SPEC, images, PLAIN, SEED)  # 6.4 batches an epoch
     single = []
     for step in range(10):
         trainer.step(step)
         single.append(trainer.means(step, step))
     assert trainer.stream.first(1) == 7
-    assert trainer.means(7, 9).loss == pytest.approx(np.mean([m.loss for m in single[7:10]]))
-    assert trainer.means(7, 9).error == pytest.approx(np.mean([m.error for m in single[7:10]]))
+    assert trainer.means(7, 9)["loss"] == pytest.approx(np.mean([m["loss"] for m in single[7:10]]))
+    assert trainer.means(7, 9)["error"] == pytest.approx(np.mean([m["error"] for m in single[7:10]]))
 
 
 def test_a_loss_that_is_not_finite_is_named_with_its_step_and_rate(images):
-    trainer = Trainer(SPEC, images, PLAIN, SEED)
+    trainer = tiny.trainer_of(SPEC, images, PLAIN, SEED)
     for step in range(3):
         trainer.step(step)
     trainer.record[1, 0] = math.nan
     with pytest.raises(NotFiniteError, match=r"the loss is not finite in step 1 \(learning rate 0\.05\)"):
         trainer.means(0, 2)
-    assert math.isfinite(trainer.means(2, 2).loss)
+    assert math.isfinite(trainer.means(2, 2)["loss"])
     with pytest.raises(NotFiniteError, match="step 1"):
         trainer.check(2)
 
 
 @pytest.mark.parametrize("name", ["stem.act.bn.running_var", "units.1.residual.conv1.weight", "classifier.bias"])
 def test_weights_and_statistics_that_are_not_finite_are_found_too(images, name):
-    trainer = Trainer(SPEC, images, PLAIN, SEED)
+    trainer = tiny.trainer_of(SPEC, images, PLAIN, SEED)
     trainer.step(0)
     trainer.check(0)
     state = trainer.net.state_dict()
@@ -313,9 +314,9 @@ def test_weights_and_statistics_that_are_not_finite_are_found_too(images, name):
 
 @pytest.mark.parametrize(("asked", "seen"), [(10, 10), (40, 40), (100, 80), (10_000, 240)])
 def test_precise_bn_sees_as_many_images_as_asked_in_whole_batches(images, monkeypatch, asked, seen):
-    trainer = Trainer(SPEC, images, recipe(precise_bn=asked), SEED)
+    trainer = tiny.trainer_of(SPEC, images, recipe(precise_bn=asked), SEED)
     given = []
-    monkeypatch.setattr("resnets.training.loop.precise_bn", lambda net, batches: given.extend(batches))
+    monkeypatch.setattr("resnets.training.classification.precise_bn", lambda net, batches: given.extend(batches))
     trainer.finish()
     assert sum(map(len, given)) == seen
     expected = Normalize.of(images)(torch.from_numpy(images.train_images[:seen]))
@@ -323,15 +324,15 @@ def test_precise_bn_sees_as_many_images_as_asked_in_whole_batches(images, monkey
 
 
 def test_the_validation_images_are_never_trained_on(images):
-    trainer = Trainer(SPEC, images, recipe(validation=56), SEED)
-    held = {image.tobytes() for image in trainer.feed.splits["validation"][0]}
-    trained = {image.numpy().tobytes() for image in trainer.feed.images}
+    trainer = tiny.trainer_of(SPEC, images, recipe(validation=56), SEED)
+    held = {image.tobytes() for image in trainer.task.feed.splits["validation"][0]}
+    trained = {image.numpy().tobytes() for image in trainer.task.feed.images}
     assert (len(held), len(trained)) == (56, 200)
     assert not held & trained
-    again = Trainer(SPEC, images, recipe(validation=56), SEED + 1)
-    assert np.array_equal(again.feed.held, trainer.feed.held)  # one set for all seeds
+    again = tiny.trainer_of(SPEC, images, recipe(validation=56), SEED + 1)
+    assert np.array_equal(again.task.feed.held, trainer.task.feed.held)  # one set for all seeds
 
 
 def test_a_batch_smaller_than_the_processes_is_refused(images):
     with pytest.raises(UserError, match=r"a batch of 2 cannot be split over 3 processes\."):
-        Trainer(SPEC, images, recipe(batch=2), SEED, workers=Workers(0, 3))
+        tiny.trainer_of(SPEC, images, recipe(batch=2), SEED, workers=Workers(0, 3))

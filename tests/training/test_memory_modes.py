@@ -103,7 +103,7 @@ def fitting(monkeypatch, room, first=None, workers=None, recipe=RECIPE):
     said = []
     monkeypatch.setattr(mode, "available", lambda device: room)
     device = torch.device("cpu")
-    return mode.fitting(SPEC, recipe, 32, device, workers or Workers(), first=first, warn=said.append), said
+    return mode.choose_mode(SPEC, recipe, 32, device, workers or Workers(), first=first, warn=said.append), said
 
 
 def test_the_fastest_mode_that_fits_is_taken(monkeypatch):

@@ -1,12 +1,12 @@
 """Muon against its definition."""
 
 import pytest
+import tiny
 import torch
 
 from resnets.data.synthetic import synthetic
 from resnets.errors import UserError
 from resnets.recipe import recipe_of
-from resnets.training.loop import Trainer
 from resnets.training.muon import Muon, orthogonal
 from resnets.zoo import spec_of
 
@@ -62,7 +62,7 @@ def test_in_a_trainer_it_takes_the_filters_of_the_units():
     recipe = recipe_of(
         "cifar-paper", optimizer="muon", nesterov=True, muon_lr=0.05, muon_decay=0.1, length="4it", batch=8
     )
-    trainer = Trainer(spec_of("preresnet20", widths=(8, 8, 8), depth=8), synthetic(40), recipe, 0)
+    trainer = tiny.trainer_of(spec_of("preresnet20", widths=(8, 8, 8), depth=8), synthetic(40), recipe, 0)
     rest, filters = trainer.optimizer.param_groups
     assert {id(p) for p in filters["params"]} == {
         id(m.weight) for m in trainer.net.units.modules() if isinstance(m, torch.nn.Conv2d)

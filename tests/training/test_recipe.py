@@ -69,8 +69,12 @@ BAD = [
     ({"sizes": "16@0.1"}, "sizes must begin at 0"),
     ({"sizes": "16@0,32@0.8,24@0.5"}, "go up in time"),
     ({"validation": -5}, "validation must be at least 0"),
-    ({"learning_rate": 0.1}, "unknown recipe field 'learning_rate'"),
-    ({"name": "mine"}, "unknown recipe field 'name'"),
+    ({"rate": 0.1}, "unknown option 'rate'"),
+    ({"name": "mine"}, "unknown option 'name'"),
+    ({"lr": 0.1, "learning_rate": 0.2}, "learning_rate and lr are one option"),
+    ({"optimizer": "AdamW", "optimizer_options": "betas"}, "written as betas=0.9,0.95,eps=1e-6, not 'betas'"),
+    ({"optimizer": "AdamW", "optimizer_options": "eps=small"}, "eps must be numbers, true, false or none"),
+    ({"optimizer_options": "eps=1e-6"}, "are for classes of torch.optim"),
     ({"moment": 0.1}, "did you mean momentum"),
 ]
 

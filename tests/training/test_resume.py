@@ -166,9 +166,9 @@ def test_a_run_cut_while_it_finishes_is_finished_with_the_same_metrics(tmp_path,
 
     with monkeypatch.context() as patch:
         if place == "_finish":
-            patch.setattr(session._Session, "_finish", cut)
+            patch.setattr(session.Session, "_finish", cut)
         elif place == "weights":
-            patch.setattr(session, "save_weights", cut)
+            patch.setattr("resnets.training.classification.save_weights", cut)
         else:
             write = session.write_atomically
             patch.setattr(session, "write_atomically", lambda p, d: (cut if p.name == "result.json" else write)(p, d))
@@ -182,7 +182,7 @@ def test_a_run_cut_while_it_finishes_is_finished_with_the_same_metrics(tmp_path,
 def test_without_precise_bn_the_last_scores_are_not_taken_twice(tmp_path, monkeypatch):
     whole = tiny.train_tiny(tmp_path / "whole", validation=40)
     with monkeypatch.context() as patch:
-        patch.setattr(session, "save_weights", lambda *args, **kwargs: 1 / 0)
+        patch.setattr("resnets.training.classification.save_weights", lambda *args, **kwargs: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             tiny.train_tiny(tmp_path / "cut", validation=40)
     tiny.assert_same(whole, tiny.train_tiny(tmp_path / "cut", validation=40))

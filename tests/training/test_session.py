@@ -3,7 +3,9 @@
 import dataclasses
 import io
 import json
+import re
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,13 +16,13 @@ from resnets.weights.loaded_model import normalization, subject
 import resnets
 from resnets import runs
 from resnets.data.augment import Normalize
+from resnets.data.batches import MemoryBatches
 from resnets.errors import UserError
 from resnets.evaluation.score import score_images as evaluate
 from resnets.recipe import recipe_of
 from resnets.training import progress as progresses
-from resnets.training.batches import MemoryBatches
 from resnets.training.loop import Trainer
-from resnets.training.progress import progress
+from resnets.training.progress import Progress
 from resnets.weights.files import read_metadata
 from resnets.zoo import spec_of
 from tools.torture.training import MEASURED
@@ -115,14 +117,14 @@ def test_weights_of_older_versions_keep_their_mean_image(tmp_path, images):
 
 def test_without_a_test_the_test_images_are_never_looked_at(tmp_path, monkeypatch):
     seen = []
-    tested = MemoryBatches.tested
+    tested = MemoryBatches.test_batches
 
     def watched(self, split, share):
         batches = list(tested(self, split, share))
         seen.append(sum(len(labels) for _, labels in batches))
         return iter(batches)
 
-    monkeypatch.setattr(MemoryBatches, "tested", watched)
+    monkeypatch.setattr(MemoryBatches, "test_batches", watched)
     run = tiny.train_tiny(tmp_path, test=False, validation=40)
     assert set(seen) == {40}
     assert "test" not in run.result
@@ -155,8 +157,8 @@ def test_a_network_with_too_few_classes_is_refused(tmp_path):
 
 
 def test_an_unknown_option_is_refused_before_anything_is_made(tmp_path):
-    with pytest.raises(UserError, match="unknown recipe field 'epochs'"):
-        tiny.train_tiny(tmp_path, epochs=3)
+    with pytest.raises(UserError, match=r"unknown option 'epoks': did you mean"):
+        tiny.train_tiny(tmp_path, epoks=3)
     assert not list(tmp_path.iterdir())
 
 
@@ -181,17 +183,36 @@ def test_a_run_that_is_being_trained_is_refused(tmp_path, monkeypatch):
 
 # --- what a person sees -----------------------------------------------------------------------
 
-LINE = {"step": 50, "epoch": 1.28, "loss": 1.2345, "error": 43.21, "lr": 0.1, "images_per_second": 1234.5}
+LINE = {
+    "kind": "train",
+    "step": 50,
+    "epoch": 1.28,
+    "loss": 1.2345,
+    "error": 43.21,
+    "lr": 0.1,
+    "images_per_second": 1234.5,
+}
+
+
+def shown(total, done):
+    """A progress display of `total` steps, as on_start makes it."""
+    display = Progress()
+    display.show(total, done)
+    return display
+
+
+def scored(display):
+    training = SimpleNamespace(trainer=SimpleNamespace(task=SimpleNamespace(logged=lambda score: score)))
+    display.on_test(training, "validation", {"error": 45.678})
 
 
 def test_elsewhere_than_on_a_terminal_there_are_plain_lines_now_and_then(monkeypatch):
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    with progress(100, 0, quiet=False) as shown:
-        shown.tell(LINE)  # too soon after the start
-        shown.scored("validation", 45.678)
-        monkeypatch.setattr(progresses, "EVERY", 0.0)
-        shown.advance(50)
-        shown.tell(LINE)
+    display = shown(100, 0)
+    display.on_log(None, LINE)  # too soon after the start
+    scored(display)
+    monkeypatch.setattr(progresses, "EVERY", 0.0)
+    display.on_log(None, LINE)
     said = sys.stderr.getvalue().splitlines()
     assert len(said) == 1
     expected = "step 50/100  epoch 1.3  loss 1.234  error 43.2 %  validation 45.68 %  lr 0.1  1234 images/s  ETA "
@@ -200,17 +221,24 @@ def test_elsewhere_than_on_a_terminal_there_are_plain_lines_now_and_then(monkeyp
 
 def test_the_last_step_is_always_told(monkeypatch):
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    with progress(50, 0, quiet=False) as shown:
-        shown.tell(LINE)
+    shown(50, 0).on_log(None, LINE)
     assert sys.stderr.getvalue().startswith("step 50/50 ")
 
 
-def test_quiet_says_nothing(capfd):
-    with progress(50, 0, quiet=True) as shown:
-        shown.advance(50)
-        shown.tell(LINE)
-        shown.scored("test", 1.0)
+def test_quiet_says_nothing(tmp_path, capfd):
+    tiny.train_tiny(tmp_path, length="1it")
     assert capfd.readouterr() == ("", "")
+
+
+def test_the_plan_comes_first_and_the_estimated_time_after_some_steps(tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(progresses, "TIMED", 3)
+    tiny.train_tiny(tmp_path, quiet=False)
+    said = capfd.readouterr().err.splitlines()
+    assert said[0] == (
+        "resnets: preresnet20 on synthetic:256: recipe cifar-paper (the default for small images without weights), "
+        "12 steps of 48 (2.25 epochs of 256 images)."
+    )
+    assert re.fullmatch(r"resnets: about 0:\d\d for the 8 steps left, at the speed of the first 4\.", said[1])
 
 
 def test_a_terminal_gets_a_bar(monkeypatch):
@@ -221,10 +249,11 @@ def test_a_terminal_gets_a_bar(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "160")
     monkeypatch.setattr(sys, "stderr", Terminal())
-    with progress(100, 20, quiet=False) as shown:
-        shown.scored("validation", 45.678)
-        shown.advance(50)
-        shown.tell(LINE)
+    display = shown(100, 20)
+    scored(display)
+    display.on_step(SimpleNamespace(step=50))
+    display.on_log(None, LINE)
+    display.close()
     said = sys.stderr.getvalue()
     assert "50/100" in said
     assert "loss 1.234" in said

@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from resnets.runs import Run
+from resnets.training.callbacks import Callback  # noqa: F401
+from resnets.training.classification import Classification
+from resnets.training.loop import Trainer
 from resnets.training.session import train
 from tools.torture.training import OPTIONS, curve, weights
 
@@ -44,6 +47,13 @@ def two_processes(
     said = [process.communicate(timeout=timeout) for process in processes]
     assert [process.returncode for process in processes] == [code, code], said
     return said
+
+
+def trainer_of(
+    spec: Any, data: Any, recipe: Any, seed: int, *, net: Any = None, reading: Any = None, **how: Any
+) -> Trainer:
+    """A trainer of a network on images, without a run."""
+    return Trainer(Classification(spec, data, net=net, reading=reading), recipe, seed, **how)
 
 
 def train_tiny(out: Path, **changes: Any) -> Run:

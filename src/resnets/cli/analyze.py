@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from resnets.analysis.options import AnalyzeOptions
-from resnets.cli.networks import NetworkOptions
 from resnets.cli.options import Command
 from resnets.options import DATA
 from resnets.text import json_text, print_json, print_lines, say
+from resnets.zoo import NetworkOptions
 
 if TYPE_CHECKING:
     from resnets.cli.parser import Commands

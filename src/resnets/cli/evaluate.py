@@ -6,11 +6,11 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from resnets.cli.networks import NetworkOptions
 from resnets.cli.options import Command
 from resnets.evaluation.options import EvaluateOptions
 from resnets.options import DATA
 from resnets.text import json_text, print_json, print_lines, print_table, say
+from resnets.zoo import NetworkOptions
 
 if TYPE_CHECKING:
     from resnets.cli.parser import Commands

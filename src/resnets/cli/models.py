@@ -7,13 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from resnets.cli.networks import NetworkOptions
 from resnets.cli.options import Command
 from resnets.errors import UserError, one_of
 from resnets.options import Options, option, parse_size
 from resnets.spec import Spec
 from resnets.text import columns, count, multiply_adds, print_json, print_lines, print_table, shows
-from resnets.zoo import NETWORKS, list_models, spec_of
+from resnets.zoo import NETWORKS, NetworkOptions, list_models, spec_of
 
 if TYPE_CHECKING:
     from resnets.cli.parser import Commands

@@ -76,6 +76,8 @@ def _add(group: Any, field: dataclasses.Field[Any]) -> None:
         hidden = {"dest": alias, "default": argparse.SUPPRESS, "help": argparse.SUPPRESS}
         if kind_of(field) == "bool":
             hidden["action"] = "store_true"
+        elif known["aliases"][alias] == "{}":  # the same value under another name
+            hidden["type"] = settings["type"]
         group.add_argument(f"--{alias.replace('_', '-')}", **hidden)
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from resnets.cli.networks import NetworkOptions
 from resnets.cli.options import Command
 from resnets.text import print_lines
 from resnets.weights.options import ConvertOptions, ExportOptions
+from resnets.zoo import NetworkOptions
 
 if TYPE_CHECKING:
     from resnets.cli.parser import Commands

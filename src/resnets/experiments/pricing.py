@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from resnets.data.batches import views_of
 from resnets.data.decode_workers import Views, pieces, usual_workers
 from resnets.data.files import Files
 from resnets.data.images import Images
@@ -25,7 +26,7 @@ from resnets.experiments.plan import CIFAR_SIDE, Job
 from resnets.experiments.protocols import cost
 from resnets.recipe import Recipe
 from resnets.spec import Spec
-from resnets.training.batches import views_of
+from resnets.training.classification import Classification
 from resnets.training.loop import Trainer
 
 _SHORT, _LONG = 1, 6  # units in each stage; the time of a step is a straight line in their number
@@ -121,7 +122,7 @@ class Step(NamedTuple):
 @lru_cache
 def _measured(spec: Spec, recipe: Recipe, side: int, **how: str) -> Step:
     """The time depends on shapes alone, so any images do, and rows of one kind are measured once."""
-    trainer = Trainer(spec, _images(side), recipe, 0, **how)  # type: ignore[arg-type]
+    trainer = Trainer(Classification(spec, _images(side)), recipe, 0, **how)  # type: ignore[arg-type]
     trainer.step(0)  # which makes room and does not count
     trainer.record.cpu()  # waits until it is done
     began, worked = time.perf_counter(), time.process_time()

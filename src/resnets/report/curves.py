@@ -23,7 +23,9 @@ _COLOURS = (
 def labels(runs: Sequence[Run]) -> list[str]:
     """The network, and of recipe, data and seed what differs; the folder where that does not tell the runs apart."""
     identities = [run.identity for run in runs]
-    network, *others = zip(*((i.spec.name, i.recipe.name, i.data, f"seed {i.seed}") for i in identities), strict=True)
+    network, *others = zip(
+        *((i.network.name, i.recipe.name, i.data, f"seed {i.seed}") for i in identities), strict=True
+    )
     columns = [network, *(words for words in others if len(set(words)) > 1)]
     names = [", ".join(words) for words in zip(*columns, strict=True)]
     return names if len(set(names)) == len(names) else [run.path.name for run in runs]

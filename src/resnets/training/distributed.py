@@ -64,8 +64,16 @@ class Workers:
         dist.broadcast_object_list(box, 0)
         return box[0]
 
+    def gather(self, value: Value) -> list[Value]:
+        """The objects of all processes, in each of them."""
+        if self.world == 1:
+            return [value]
+        found: list[Any] = [None] * self.world
+        dist.all_gather_object(found, value)
+        return found
+
     def compute_on_main(self, compute: Callable[[], Value]) -> Value:
-        """What rank 0 computes, in every process; a user's mistake that it meets is raised in all of them."""
+        """Compute in rank 0 and send the result to every process; a `UserError` is raised in all of them."""
         if self.world == 1:
             return compute()
         answer: tuple[Any, str | None] = (None, None)

@@ -1,5 +1,5 @@
-"""The training loop. Everything random is a pure function of the seed and the step, so that a run that is cut
-and taken up again ends with the same bytes.
+"""The training step. Everything random is a pure function of the seed and the step, so a run that is stopped and
+resumed ends with the same bytes.
 """
 
 from __future__ import annotations
@@ -7,48 +7,31 @@ from __future__ import annotations
 import contextlib
 import copy
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
-from resnets.analysis.propagation import cheap
-from resnets.data.counter_rng import draws, order
-from resnets.data.folder import Folder
-from resnets.data.images import Images
+from resnets.data.counter_rng import draws
 from resnets.engine import prepare
 from resnets.errors import UserError
-from resnets.evaluation.precise_bn import precise_bn
-from resnets.evaluation.score import Score, evaluate_batches
-from resnets.nn import ResNet, build
-from resnets.recipe import Recipe
-from resnets.spec import Spec
-from resnets.training.batches import Batches, FileBatches, MemoryBatches
+from resnets.nn import ResNet
+from resnets.recipe import Epochs, Recipe
 from resnets.training.distributed import Workers
-from resnets.training.muon import Muon
+from resnets.training.optimizers import build_optimizer, fits_optimizer, load_optimizer_state, optimizer_state
 from resnets.training.schedule import Schedule
+from resnets.training.task import Setup, Task
 
 _DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
-_WATCHED = 32  # images on which the signal is measured
-
-
-@dataclass(frozen=True)
-class Means:
-    """Means over some steps."""
-
-    loss: float
-    error: float  # per cent
 
 
 class Part(NamedTuple):
-    """Images of a batch that pass through the network together: BN sees them as one group."""
+    """Examples of a batch that pass through the network together: BN sees them as one group."""
 
-    rank: int  # of the process that the run began with whose share they are in
+    rank: int  # of the process, among those that the run began with, whose share they are in
     number: int  # within that share
     size: int
 
@@ -63,12 +46,11 @@ def parts_of(recipe: Recipe, processes: int, ranks: Iterable[int]) -> Iterator[P
 
 
 class Trainer:
-    """A network in training on one device of `workers`; `step(i)` does step i, `state` holds all that is to be kept."""
+    """A task in training on one device of `workers`; `step(i)` does step i, `state` is what a checkpoint holds."""
 
     def __init__(
         self,
-        spec: Spec,
-        data: Images | Folder,
+        task: Task,
         recipe: Recipe,
         seed: int,
         *,
@@ -76,16 +58,14 @@ class Trainer:
         workers: Workers | None = None,
         engine: str = "auto",
         memory: str = "fast",
-        net: ResNet | None = None,
-        reading: Mapping[str, Any] | None = None,
         processes: int | None = None,
     ) -> None:
-        """`net` is what to begin with, where that is not new; `reading` are options of `FileBatches`.
+        """`processes` is how many the run began with, if not as many as now.
 
-        `processes` is how many the run began with, if not as many as now: fewer ones take on the shares of several, one
-        after the other, so that BN sees the same images together and the dropout masks are the same.
+        Fewer processes take the shares of several, one after the other, so that BN sees the same images together and
+        the dropout masks are the same.
         """
-        self.recipe, self.seed, self.data = recipe, seed, data
+        self.task, self.recipe, self.seed = task, recipe, seed
         self.device, self.workers = torch.device(device), workers or Workers()
         processes = processes or self.workers.world
         if recipe.batch < processes:
@@ -93,113 +73,71 @@ class Trainer:
         ranks = self.workers.ranks(processes)
         self.parts = list(parts_of(recipe, processes, ranks))
         first, last = (Workers(rank, processes).share(recipe.batch) for rank in (ranks[0], ranks[-1]))
-        share = slice(first.start, last.stop)
-        self.feed: Batches
-        if isinstance(data, Folder):
-            side = recipe.side or spec.input_size
-            at_once = max(part.size for part in self.parts)  # what fits in training fits in testing
-            options = {"side": side, "at_once": at_once, **(reading or {})}
-            self.feed = FileBatches(data, recipe, seed, self.device, share, **options)
-        else:
-            self.feed = MemoryBatches(data, recipe, seed, self.device, share)
-        self.stream = self.feed.stream
-        self.schedule = Schedule(recipe, self.stream.n)
+        largest = max(part.size for part in self.parts)
+        task.open(Setup(recipe, seed, self.device, slice(first.start, last.stop), largest))
+        self.schedule = Schedule(recipe, task.count_examples(recipe))
+        self.stream = Epochs(self.schedule.images, recipe.batch)
 
-        self.net = (net or build(spec, seed=seed)).to(self.device)
+        self.net = task.build(seed).to(self.device)
         if recipe.channels_last:
             self.net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.frozen = frozen(self.net, recipe.freeze)
+        self.frozen = task.frozen(self.net, recipe)
         self.average = copy.deepcopy(self.net).requires_grad_(False) if recipe.ema else None
-        self.engine = engine
-        self.prepared = prepare(self._synchronised(self.net), engine=engine, memory=memory)
-        self.model = self._parallel(self.prepared)
-        self.optimizer = self._optimizer()
+        self.prepared = self._prepare(engine, memory)
+        self.model = self._parallelize(self.prepared)
+        fused = engine != "plain" and self.device.type != "mps"
+        self.optimizer = build_optimizer(recipe, task.groups(self.net, recipe), fused)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=recipe.precision == "fp16")
         longest = max(self.stream.steps(epoch) for epoch in range(3))
-        self.record = torch.zeros(longest + 1, 2, device=self.device)  # loss and share wrong, each step of an epoch
+        self.record = torch.zeros(longest + 1, len(task.numbers), device=self.device)  # of each step of an epoch
 
-    def _synchronised(self, net: ResNet) -> ResNet:
-        if self.workers.world == 1 or not self.recipe.sync_bn:
-            return net
-        if self.device.type == "cpu":
-            raise UserError("sync_bn works on GPUs only; leave it off on CPUs.")
-        return nn.SyncBatchNorm.convert_sync_batchnorm(net)  # type: ignore[no-untyped-call]
+    def _prepare(self, engine: str, memory: str) -> nn.Module:
+        net = self.net
+        if self.workers.world > 1 and self.recipe.sync_bn:
+            if self.device.type == "cpu":
+                raise UserError("sync_bn works on GPUs only; leave it off on CPUs.")
+            net = nn.SyncBatchNorm.convert_sync_batchnorm(net)  # type: ignore[no-untyped-call]
+        return prepare(net, engine=engine, memory=memory) if isinstance(net, ResNet) else net
 
-    def _parallel(self, net: nn.Module) -> nn.Module:
+    def _parallelize(self, net: nn.Module) -> nn.Module:
         if self.workers.world == 1:
             return net
         ids = [self.device.index] if self.device.type == "cuda" else None
         return DistributedDataParallel(net, device_ids=ids)
 
-    def _optimizer(self) -> torch.optim.Optimizer:
-        recipe = self.recipe
-        if recipe.optimizer == "muon":
-            return Muon(self._groups(), recipe.lr, recipe.momentum)
-        fused = self.engine != "plain" and self.device.type != "mps"
-        return torch.optim.SGD(self._groups(), recipe.lr, recipe.momentum, nesterov=recipe.nesterov, fused=fused)
-
-    def _groups(self) -> list[dict[str, Any]]:
-        """The Torch code decays everything; `weights` leaves out BN and biases. Muon takes the filters of the units."""
-        recipe = self.recipe
-        banks = {id(m.weight) for m in self.net.units.modules() if isinstance(m, nn.Conv2d)}
-        decayed: list[nn.Parameter] = []
-        free: list[nn.Parameter] = []
-        filters: list[nn.Parameter] = []
-        for parameter in filter(lambda p: p.requires_grad, self.net.parameters()):
-            if recipe.optimizer == "muon" and id(parameter) in banks:
-                filters.append(parameter)
-            else:
-                (decayed if parameter.dim() > 1 or recipe.decay_on == "all" else free).append(parameter)
-        groups: list[dict[str, Any]] = [
-            {"params": decayed, "weight_decay": recipe.weight_decay},
-            {"params": free, "weight_decay": 0.0},
-            {"params": filters, "weight_decay": recipe.muon_decay, "filters": True, "rate": recipe.muon_lr},
-        ]
-        return [{"rate": recipe.lr, **group} for group in groups if group["params"]]
-
     # --- a step -------------------------------------------------------------------------------
 
     def step(self, step: int) -> None:
-        """Forward, backward and update for this worker's share of batch `step`."""
+        """Forward, backward and update for this process's share of batch `step`."""
         self.net.train()
         for module in self.frozen:
             module.eval()
         for group in self.optimizer.param_groups:
             group["lr"] = self.schedule.lr(step, group["rate"])
-        images, labels = self._batch(step)
-        sizes = [part.size for part in self.parts]
-        seen = torch.zeros(2, device=self.device)
+        batch = self.task.batch(step)
+        seen = torch.zeros(len(self.task.numbers), device=self.device)
         statistics: list[Tensor] = []
         self.optimizer.zero_grad()
-        for part, x, y in zip(self.parts, torch.split(images, sizes), torch.split(labels, sizes), strict=True):
+        for part, examples in zip(self.parts, self.task.split(batch, [p.size for p in self.parts]), strict=True):
             if part.rank > self.parts[0].rank and not statistics:
                 statistics = [buffer.clone() for buffer in self.net.buffers()]
             torch.manual_seed(self._noise(step, part))  # for the dropout shortcut
+            # The processes' gradients are averaged, so each part counts by its share of the whole batch.
+            share = part.size * self.workers.world / self.recipe.batch
             with self._sync(part == self.parts[-1]):
                 with self._autocast():
-                    out = self.model(x)
-                    loss = functional.cross_entropy(out, y, label_smoothing=self.recipe.label_smoothing)
-                # The processes' gradients are averaged, so each part counts by its share of the whole batch.
-                share = len(y) * self.workers.world / self.recipe.batch
+                    loss, others = self.task.loss(self.model, examples)
                 torch.autograd.backward(self.scaler.scale(loss * share))
-            with torch.no_grad():
-                wrong = (out.argmax(1) != y).float().mean()
-                seen += torch.stack([loss.detach().float(), wrong]) * (share / self.workers.world)
+            numbers = {"loss": loss.detach().float(), **others}
+            seen += torch.stack([numbers[name].float() for name in self.task.numbers]) * (share / self.workers.world)
         if statistics:  # as among several processes, BN keeps those of the first share alone
             for buffer, kept in zip(self.net.buffers(), statistics, strict=True):
                 buffer.copy_(kept)
         self.scaler.step(self.optimizer)
         self.scaler.update()
         if self.average is not None:
-            self._average(step)
+            self._update_average(step)
         self.record[self.stream.place(step)] = self.workers.sum_over(seen)
-
-    def _batch(self, step: int) -> tuple[Tensor, Tensor]:
-        images, labels = self.feed.batch(step, self.schedule)
-        return self._laid_out(images), labels
-
-    def _laid_out(self, x: Tensor) -> Tensor:
-        return x.contiguous(memory_format=torch.channels_last if self.recipe.channels_last else torch.contiguous_format)
 
     def _noise(self, step: int, part: Part) -> int:
         return int(draws("noise", self.seed, step, np.array([part.rank << 32 | part.number]))[0] >> np.uint64(1))
@@ -214,8 +152,8 @@ class Trainer:
         dtype = _DTYPES.get(self.recipe.precision)
         return torch.autocast(self.device.type, dtype or torch.bfloat16, enabled=dtype is not None)
 
-    def _average(self, step: int) -> None:
-        """Weights and BN statistics averaged over steps, over fewer at the start."""
+    def _update_average(self, step: int) -> None:
+        """Average weights and BN statistics over steps, over fewer at the start."""
         assert self.average is not None
         decay = min(self.recipe.ema, (1 + step) / (10 + step))
         for mean, now in zip(self.average.state_dict().values(), self.net.state_dict().values(), strict=True):
@@ -224,16 +162,16 @@ class Trainer:
             else:
                 mean.copy_(now)
 
-    # --- what it came to ----------------------------------------------------------------------
+    # --- results ------------------------------------------------------------------------------
 
-    def means(self, first: int, last: int) -> Means:
-        """Means over steps first to last of one epoch, over all workers. A loss that is not finite ends the run."""
+    def means(self, first: int, last: int) -> dict[str, float]:
+        """Means over steps first to last of one epoch, over all processes. A loss that is not finite ends the run."""
         rows = self.record[self.stream.place(first) : self.stream.place(last) + 1].double().cpu()
         for step, loss in enumerate(rows[:, 0].tolist(), first):
             if not math.isfinite(loss):
                 raise NotFiniteError("the loss", step, self.schedule.lr(step))
-        loss, wrong = rows.mean(0).tolist()
-        return Means(loss, 100 * wrong)
+        factors = self.task.numbers.items()
+        return {name: factor * mean for (name, factor), mean in zip(factors, rows.mean(0).tolist(), strict=True)}
 
     def check(self, last: int) -> None:
         """Raise if a loss of this epoch, or a weight or statistic after step `last`, is not finite."""
@@ -242,52 +180,37 @@ class Trainer:
             if not tensor.isfinite().all():
                 raise NotFiniteError(name, last, self.schedule.lr(last))
 
-    def signal(self) -> dict[str, list[float | None]]:
-        """How signals travel through the net now, on training images as they are; it leaves no trace."""
-        (x,) = self.feed.plain(order(self.stream.n, 0, 0)[:_WATCHED], _WATCHED)
-        return cheap(self.net, self._laid_out(x))
-
     @property
     def tested(self) -> nn.Module:
-        """The network that is tested and kept: the averaged one where there is one."""
+        """The network that is tested and saved: the averaged one if there is one."""
         return self.net if self.average is None else self.average
 
-    def score(self, split: str) -> Score:
-        """The error on `validation` or `test`: each worker tests its share with the BN statistics that rank 0 keeps."""
+    def score(self, split: str) -> dict[str, Any]:
+        """The scores on a split, with the BN statistics of rank 0."""
         self.workers.sync(self.tested.buffers())
-        mine = self.workers.share(self.feed.count(split))
-        part = evaluate_batches(self.tested, self.feed.tested(split, mine))
-        images, wrong, loss = self.workers.total(part.images, part.wrong, part.loss * part.images)
-        return Score(round(images), round(wrong), loss / max(images, 1))
+        return self.task.score(self.tested, split, self.workers)
 
     def finish(self) -> None:
-        """Precise BN, where the recipe asks for it: on the first images in order, without augmentation."""
-        count, size = min(self.recipe.precise_bn, self.stream.n), self.recipe.batch
-        batches = self.feed.plain(np.arange(count - count % size or count), size)
-        if count:
-            precise_bn(self.tested, batches)
+        self.task.finish(self.tested)
 
-    # --- what is kept -------------------------------------------------------------------------
+    # --- checkpoints --------------------------------------------------------------------------
 
     def state(self) -> dict[str, Tensor]:
         """Every tensor that later steps depend on. Random numbers are not among them: they follow from the step."""
         tensors = {f"net.{k}": v for k, v in self.net.state_dict().items()}
         if self.average is not None:
             tensors |= {f"average.{k}": v for k, v in self.average.state_dict().items()}
-        for name, parameter in self.net.named_parameters():
-            if "momentum_buffer" in (held := self.optimizer.state.get(parameter, {})):
-                tensors[f"momentum.{name}"] = held["momentum_buffer"]
+        tensors |= optimizer_state(self.optimizer, self.net)
         if self.scaler.is_enabled():
             tensors["scale"] = torch.tensor([self.scaler.get_scale(), self.scaler.state_dict()["_growth_tracker"]])
         tensors["record"] = self.record
         return {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
 
     def fits(self, tensors: dict[str, Tensor]) -> bool:
-        """Whether they are a state of this training. Before the first step there is no momentum yet."""
-        own = {name: tensor.shape for name, tensor in self.state().items()}
-        own |= {f"momentum.{name}": parameter.shape for name, parameter in self.net.named_parameters()}
-        needed = {name for name in own if not name.startswith("momentum.")}
-        return needed <= tensors.keys() and all(own.get(name) == tensor.shape for name, tensor in tensors.items())
+        """Whether they are a state of this training. Before the first step the optimizer has no state yet."""
+        own = {name: tensor.shape for name, tensor in self.state().items() if not _is_optimizers(name)}
+        found = {name: tensor.shape for name, tensor in tensors.items() if not _is_optimizers(name)}
+        return own == found and fits_optimizer(self.net, tensors)
 
     def load(self, tensors: dict[str, Tensor]) -> None:
         def part(prefix: str) -> dict[str, Tensor]:
@@ -296,11 +219,7 @@ class Trainer:
         self.net.load_state_dict(part("net."))
         if self.average is not None:
             self.average.load_state_dict(part("average."))
-        momentum = part("momentum.")
-        for name, parameter in self.net.named_parameters():
-            if name in momentum:  # in the parameter's own memory layout, which decides the order of sums
-                buffer = torch.empty_like(parameter).copy_(momentum[name])
-                self.optimizer.state[parameter] = {"momentum_buffer": buffer}
+        load_optimizer_state(self.optimizer, self.net, tensors)
         if self.scaler.is_enabled():
             state = self.scaler.state_dict()
             state["scale"], state["_growth_tracker"] = float(tensors["scale"][0]), int(tensors["scale"][1])
@@ -308,15 +227,8 @@ class Trainer:
         self.record.copy_(tensors["record"])
 
 
-def frozen(net: ResNet, stages: int) -> list[nn.Module]:
-    """The stem and the first stages, whose weights and statistics are to stay as they are; none for 0 stages."""
-    if stages > len(net.stages):
-        raise UserError(f"{net.spec.name} has {len(net.stages)} stages, so freeze cannot be {stages}.")
-    units = [unit for stage in net.stages[:stages] for unit in stage]
-    modules: list[nn.Module] = [net.stem, *units] if stages else []
-    for module in modules:
-        module.requires_grad_(False)
-    return modules
+def _is_optimizers(name: str) -> bool:
+    return name.startswith(("momentum.", "optimizer."))
 
 
 class NotFiniteError(Exception):

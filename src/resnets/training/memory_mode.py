@@ -1,4 +1,4 @@
-"""In which memory mode a run is trained here. It is no part of the run: the same run goes on elsewhere in another."""
+"""Choose the memory mode for this machine. It is not part of a run's identity: a run can resume in another mode."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from resnets.training.distributed import Workers
 
 
 def fallbacks(model: nn.Module) -> list[str]:
-    """Sentences that say why some units of a prepared network run plain in spite of its mode."""
+    """Sentences that say why PyTorch runs some units of a prepared network in spite of its mode."""
     choices = model.choices if isinstance(model, Prepared) else []
     return sorted({f"some units run plain: {choice.reason}." for choice in choices if choice.runner == "plain"})
 
 
-def fitting(
+def choose_mode(
     spec: Spec,
     recipe: Recipe,
     size: int,

@@ -1,4 +1,4 @@
-"""Whether the run in a folder is the one that is asked for, and whether it can go on as it began."""
+"""Whether the run in a folder is the one that is asked for, and whether it can be resumed as it began."""
 
 from __future__ import annotations
 
@@ -8,67 +8,67 @@ from typing import Any
 import torch
 from torch import nn
 
-from resnets.data.augment import Normalize
 from resnets.engine.prepared import Prepared
 from resnets.errors import UserError
 from resnets.recipe import Recipe
-from resnets.runs import Run, RunKey
+from resnets.runs import ModuleKey, Run, RunKey
 from resnets.spec import Spec
 
 
-def is_finished(run: Run, identity: RunKey, normalize: Normalize, world: int, tell: Callable[[str], None]) -> bool:
-    """Whether the run that is asked for has its result, which is told; a folder that holds another run is refused."""
+def is_finished(run: Run, key: RunKey, statistics: str, world: int, tell: Callable[[str], None]) -> bool:
+    """Whether the run that is asked for has its result, which `tell` says; a folder with another run is refused."""
     if not run.exists and run.result is None:
         return False
-    run.require_identity(identity)
-    _require_statistics(run, identity, normalize)
+    run.require_identity(key)
+    _require_statistics(run, key, statistics)
     if run.result is None:
         return False
-    tell(describe_finished(run, identity, world))
+    tell(describe_finished(run, key, world))
     return True
 
 
-def _require_statistics(run: Run, identity: RunKey, normalize: Normalize) -> None:
-    """Refuse to go on with pixels that are normalised otherwise."""
-    if run.result is None and _saw_held_out(run, identity):
+def _require_statistics(run: Run, key: RunKey, statistics: str) -> None:
+    """Refuse to go on with pixels that are normalised in another way."""
+    if run.result is None and _saw_held_out(run, key):
         raise UserError(
             f"the mean image of {run.path} was taken over held-out images too, as older versions did, and must not "
             "change within a run: choose another --out to train anew, or finish it with the version that began it."
         )
-    if run.config.get("statistics", normalize.digest) != normalize.digest:
+    if run.config.get("statistics", statistics) != statistics:
         raise UserError(
             f"{run.path} was trained with another mean or deviation of the pixels than these images are given with; "
             "give them the old ones, or choose another --out."
         )
 
 
-def describe_finished(run: Run, identity: RunKey, world: int) -> str:
-    """That a run is finished, and how it was trained where this command would have trained it otherwise."""
+def describe_finished(run: Run, key: RunKey, world: int) -> str:
+    """A sentence: the run is finished, and how it was trained if this command would train it in another way."""
     began = began_with(run.config)
     sentence = f"{run.path} is finished"
     if began not in (None, world):
         sentence += f"; it was trained by {count(began, 'process')}, each with its share of a batch"
-    if _saw_held_out(run, identity):
+    if _saw_held_out(run, key):
         sentence += "; its mean image was taken over held-out images too, as older versions did"
     return f"{sentence}."
 
 
-def _saw_held_out(run: Run, identity: RunKey) -> bool:
-    recipe = identity.recipe
+def _saw_held_out(run: Run, key: RunKey) -> bool:
+    recipe = key.recipe
     return recipe.normalize == "pixel" and recipe.validation > 0 and "statistics" not in run.config
 
 
 # --- processes --------------------------------------------------------------------------------
 
 
-def resolve_processes(run: Run, config: dict[str, Any], world: int, spec: Spec, recipe: Recipe) -> int:
+def resolve_processes(run: Run, config: dict[str, Any], world: int, spec: Spec | ModuleKey, recipe: Recipe) -> int:
     """Into how many shares a batch is cut so that the run computes what it began with; refuses where that cannot be.
 
     BN sees the images of a share together, or of each micro-batch of it. Fewer processes can take on the shares of
     more; a share cannot be divided. BN over all devices sees whole batches, however many there are.
     """
     began = began_with(config)
-    whole = recipe.sync_bn and not recipe.micro_batch and not spec.shortcut.random
+    shortcut = getattr(spec, "shortcut", None)
+    whole = recipe.sync_bn and not recipe.micro_batch and not (shortcut and shortcut.random)
     if began in (None, world) or whole:
         return world
     assert began is not None
@@ -107,7 +107,7 @@ def describe_engine(
 
 
 def find_changes(config: dict[str, Any], now: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """What computes a run otherwise than before, each with the old and the new; what was not recorded is left out."""
+    """What computes a run in another way than before, each with the old and the new value."""
     before, after = _recorded(config), _recorded(now)
     shared = [key for key in after if before.get(key) is not None]
     return {key: (before[key], after[key]) for key in shared if before[key] != after[key]}

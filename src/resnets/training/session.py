@@ -1,214 +1,233 @@
-"""From a command to a finished run: make or resume its folder, train, log, test once, keep the network."""
+"""`train`: resolve the job, open or resume its run, train with callbacks, test, save the network."""
 
 from __future__ import annotations
 
-import hashlib
+import copy
+import dataclasses
 import json
-import math
-import os
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import torch
+from torch import nn
 
-from resnets.atomic import write_atomically, write_error
-from resnets.data import open_data
-from resnets.data.folder import Folder
-from resnets.data.images import Images
+from resnets.atomic import write_atomically
 from resnets.engine import require_mode
 from resnets.engine.allocator import keep_freed_memory
-from resnets.errors import DivergedError, UserError
-from resnets.recipe import Recipe, recipe_of, resolve_augment
+from resnets.errors import DivergedError, UserError, describe_out_of_memory, is_out_of_memory, shown
+from resnets.options import split_keywords
+from resnets.recipe import Recipe
 from resnets.runs import Run, RunKey, provenance
 from resnets.spec import Spec
 from resnets.text import say
 from resnets.training import checkpoint, distributed, resume
 from resnets.training import memory_mode as mode
-from resnets.training.batches import normalize_of
+from resnets.training.callbacks import Callback, MetricsLog, SignalLog, TensorBoard
 from resnets.training.checkpoint import Checkpoint
-from resnets.training.init_weights import fitted, from_weights
+from resnets.training.continuation import continue_shorter, find_same_data
+from resnets.training.distributed import Workers
 from resnets.training.interrupts import stopping
+from resnets.training.job import Job, resolve_job
 from resnets.training.loop import NotFiniteError, Trainer
-from resnets.training.progress import Progress, mute, progress, warn
-from resnets.training.tensorboard import writer_of
-from resnets.weights.networks import save_weights
-from resnets.zoo import spec_of
+from resnets.training.options import TrainOptions
+from resnets.training.plan import Plan
+from resnets.training.progress import Progress, mute, warn
+from resnets.training.schedule import Schedule
+from resnets.training.task import Task
+from resnets.weights.files import read
+from resnets.weights.models import load
+from resnets.zoo import NetworkOptions
+
+
+class TrainedRun(Run):
+    """A run as `train` returns it, with its network."""
+
+    def __init__(self, path: Path, module: nn.Module | None = None) -> None:
+        super().__init__(path)
+        self.module = module
+
+    @property
+    def model(self) -> nn.Module:
+        """The trained network, in eval mode."""
+        if self.result is None:
+            raise UserError(f"{self.path} is not finished, so it has no trained network yet.")
+        if isinstance(self.identity.network, Spec):
+            return load(self.path).eval()
+        if self.module is None:
+            raise UserError(
+                f"{self.weights} holds the state dict of a {self.identity.network.name}, a module of yours: build it, "
+                "and load the file into it or call train with it again."
+            )
+        net = copy.deepcopy(self.module)
+        net.load_state_dict(read(self.weights).tensors)
+        return net.eval()
 
 
 def train(
-    model: str | Spec,
-    data: str | Images | Folder = "cifar10",
-    recipe: str | Recipe = "cifar-paper",
+    model: str | Spec | nn.Module | Task,
+    data: Any = None,
+    recipe: str | Recipe | None = None,
     *,
-    seed: int = 0,
-    out: str | Path = "runs",
-    curve: bool = False,
-    test: bool = True,
-    device: str = "auto",
-    engine: str = "auto",
-    memory: str = "auto",
-    checkpoint_every: float = 60.0,
-    log_every: int = 50,
-    every: int = 0,
-    tensorboard: bool = False,
-    quiet: bool = False,
-    data_dir: str | Path | None = None,
-    network: dict[str, Any] | None = None,
-    weights: str | Path | None = None,
-    bad_images: str = "error",
-    decoders: int | None = None,
-    **changes: Any,
-) -> Run:
-    """Train a network by a recipe and return its run; the same call again resumes it, or returns it finished.
+    options: TrainOptions | None = None,
+    callbacks: Sequence[Callback] = (),
+    network: Mapping[str, Any] | None = None,
+    **keywords: Any,
+) -> TrainedRun:
+    """Train a network and return its run; the same call again resumes the run, or returns it if it is finished.
 
-    `network` holds changes to the named network (`{"order": "bn_after_add"}`), `changes` are fields of the
-    recipe (`lr=0.05`). The test set is used once, at the end, and after every epoch if `curve` asks for it; no
-    choice is ever made by it. `checkpoint_every` is in seconds. `every` so many steps, and at both ends, the signal
-    along the units is measured and logged. `engine` and `memory` say how it is computed here (see
-    `resnets.engine.prepare`). None of these four is a part of the run.
-
-    `weights` is a file, a finished run or a pretrained network of the package to begin with. Images in files are
-    decoded by so many processes, `decoders`; of those that cannot be, `bad_images` says whether they end the run
-    (`error`) or not (`skip`).
+    `model` is a name, a `Spec`, any `nn.Module` (a copy of it is trained) or a `Task`. `data` is a name, a folder, or
+    a pair of torch data sets of (tensor, label). `keywords` are fields of `TrainOptions` (`seed=1`), of `Recipe`
+    (`lr=0.05`, `epochs=3`) and of the network (`order="bn_after_add"`); `network={...}` holds fields of the network
+    too. The test set is used once, at the end, and after every epoch if `curve` asks for it; nothing is chosen by it.
     """
-    chosen = recipe_of(recipe, **changes)
-    require_mode(engine, memory)
-    workers, place = distributed.start(device)
-    images = open_data(data, data_dir) if isinstance(data, str) else data
-    if test and isinstance(images, Folder) and images.test is None and not chosen.validation:
-        raise UserError(
-            f"{images.name} has no folder val to test on: hold out training images by --validation N, or leave testing "
-            "out by --no-test."
-        )
-    spec = _spec(model, network or {}, images)
-    if weights is not None and not isinstance(model, Spec):
-        spec = fitted(weights, spec, decided=network or {})
-    begun = from_weights(weights, spec, images, seed) if weights is not None else None
-    images = begun.data if begun else images
-    chosen = resolve_augment(chosen, small=isinstance(images, Images) or spec.stem == "cifar")
-    identity = RunKey(spec, images.name, images.digest, chosen, seed, begun.digest if begun else "")
-    run = Run(Path(out) / identity.slug)
-    tell = say if workers.is_main and not quiet else mute
+    if isinstance(data, str | Path):
+        keywords["data"], data = str(data), None
+    if isinstance(recipe, str):
+        keywords["recipe"], recipe = recipe, None
+    given, changes, fields = split_keywords(keywords, TrainOptions, Recipe, NetworkOptions)
+    chosen = TrainOptions(**given) if options is None else dataclasses.replace(options, **given)
+    require_mode(chosen.engine, chosen.memory)
+    for callback in callbacks:
+        if not isinstance(callback, Callback):
+            raise UserError(f"a callback must be an instance of a subclass of Callback, not {shown(callback)}.")
+    workers, device = distributed.start(chosen.device)
     complain = warn if workers.is_main else mute
-    normalize = normalize_of(images, chosen)
-    finished = partial(resume.is_finished, run, identity, normalize, workers.world, tell)
-    if workers.compute_on_main(finished):
+    try:
+        job = resolve_job(
+            model, data, recipe, chosen, network={**(network or {}), **fields}, changes=changes, warn=complain
+        )
+        return train_job(job, workers, device, tuple(callbacks))
+    except (MemoryError, RuntimeError, OSError) as error:
+        if is_out_of_memory(error):
+            raise UserError(describe_out_of_memory(error)) from error
+        if isinstance(error, RuntimeError) and str(error).startswith("DataLoader worker"):
+            raise UserError(
+                "a process that decodes images was killed, perhaps because memory ran out: give fewer --decoders, a "
+                "smaller --batch or --micro-batch, or --memory min; the same command resumes the run."
+            ) from error
+        raise
+
+
+def train_job(job: Job, workers: Workers, device: torch.device, callbacks: tuple[Callback, ...]) -> TrainedRun:
+    """Open the run of a job and train it, unless it is finished."""
+    options, task = job.options, job.task
+    tell = say if workers.is_main and not options.quiet else mute
+    key = RunKey(task.network, task.data, task.digest, job.recipe, options.seed, task.weights, task.kind)
+    if job.folder is not None:
+        key = workers.compute_on_main(partial(find_same_data, Path(options.out), key, job.folder))
+    run = TrainedRun(Path(options.out) / key.slug, job.module)
+    statistics = task.statistics(job.recipe)
+    is_finished = partial(resume.is_finished, run, key, statistics, workers.world, tell)
+    if workers.compute_on_main(is_finished):
         return run
-    if engine != "plain":
+    schedule = Schedule(job.recipe, task.count_examples(job.recipe))
+    if options.engine != "plain":
         keep_freed_memory()
     with ExitStack() as held:
         workers.compute_on_main(lambda: held.enter_context(run.lock()) is None)
-        if workers.compute_on_main(finished):  # another process has done it in the meantime
+        if workers.compute_on_main(is_finished):  # another process has done it in the meantime
             return run
+        adopt = partial(continue_shorter, run, key, schedule, options, statistics=statistics, tell=tell)
+        workers.compute_on_main(adopt)
         began = workers.compute_on_main(lambda: run.config if run.exists else {})
-        processes = resume.resolve_processes(run, began, workers.world, spec, chosen) if began else workers.world
-        if memory == "auto" and engine == "auto":
-            side = chosen.side or spec.input_size if isinstance(images, Folder) else max(images.train_images.shape[2:])
-            first = began.get("engine", {}).get("memory")
-            memory = mode.fitting(spec, chosen, side, place, workers, first=first, processes=processes, warn=complain)
-        how = {"engine": engine, "memory": workers.broadcast("fast" if memory == "auto" else memory)}
-        reading = {"bad_images": bad_images, "workers": decoders, "warn": complain}
-        start = begun.net if begun else None
-        trainer = Trainer(
-            spec, images, chosen, seed,
-            device=place, workers=workers, net=start, reading=reading, processes=processes, **how,
-        )  # fmt: skip
-        for notice in (*mode.fallbacks(trainer.prepared), *trainer.schedule.notices()):
-            tell(notice)
-        session = _Session(
-            run, identity, trainer,
-            curve=curve, test=test, log_every=log_every, checkpoint_every=checkpoint_every, every=every,
-        )  # fmt: skip
-        by = resume.describe_engine(trainer.prepared, **how, device=place, processes=workers.world)
-        session.begin({"engine": by, "statistics": normalize.digest, **provenance()}, tell)
-        if begun and not session.step:
-            tell(f"{run.path} {begun.told}")
-        if session.step:
-            tell(f"resuming {run.path} at step {session.step:,} of {trainer.schedule.total:,}.")
-        hidden = quiet or not workers.is_main
-        with closing(trainer.feed), progress(trainer.schedule.total, session.step, hidden) as shown:
-            session.go(shown, writer_of(run, tensorboard and workers.is_main))
+        trainer, engine = _build_trainer(job, run, began, workers, device)
+        held.callback(task.close)
+        now = {"engine": engine, **({"statistics": statistics} if statistics else {}), **provenance()}
+        session = Session(run, key, trainer, job, callbacks)
+        session.begin(now, tell)
+        session.go()
     return run
 
 
-def _spec(model: str | Spec, changes: dict[str, Any], images: Images | Folder) -> Spec:
-    """The network for these images: as many classes and channels as they have, unless it was said."""
-    if isinstance(model, Spec):
-        if changes:
-            raise UserError("a network given as a Spec takes no changes by `network`; change the spec.")
-        spec = model
-    else:
-        spec = spec_of(model, **{"num_classes": images.num_classes, "in_channels": images.channels, **changes})
-    if spec.num_classes < images.num_classes:
-        raise UserError(f"{images.name} has {images.num_classes} classes and the network only {spec.num_classes}.")
-    return spec
+def _build_trainer(
+    job: Job, run: Run, began: dict[str, Any], workers: Workers, device: torch.device
+) -> tuple[Trainer, dict[str, Any]]:
+    """The trainer, in the memory mode that fits, and what config.json says about how it computes."""
+    options, recipe, spec = job.options, job.recipe, job.spec
+    world = workers.world
+    processes = resume.resolve_processes(run, began, world, spec, recipe) if began else world
+    memory = options.memory
+    side = job.task.image_side(recipe)
+    if memory == "auto" and options.engine == "auto" and isinstance(spec, Spec) and side:
+        first = began.get("engine", {}).get("memory")
+        complain = warn if workers.is_main else mute
+        memory = mode.choose_mode(spec, recipe, side, device, workers, first=first, processes=processes, warn=complain)
+    how = {"engine": options.engine, "memory": workers.broadcast("fast" if memory == "auto" else memory)}
+    trainer = Trainer(job.task, recipe, options.seed, device=device, workers=workers, processes=processes, **how)
+    return trainer, resume.describe_engine(trainer.prepared, **how, device=device, processes=world)
 
 
-class _Session:
-    """What one process does with a run."""
+class Session:
+    """One process's part of a run: what callbacks see as `training`."""
 
-    def __init__(
-        self,
-        run: Run,
-        identity: RunKey,
-        trainer: Trainer,
-        *,
-        curve: bool,
-        test: bool,
-        log_every: int,
-        checkpoint_every: float,
-        every: int,
-    ) -> None:
-        self.run, self.identity, self.trainer, self.workers = run, identity, trainer, trainer.workers
-        self.test = test and trainer.feed.count("test") > 0
-        self.curve = curve and trainer.feed.count("test") > 0
-        if not 0 <= checkpoint_every < math.inf:
-            raise UserError(f"checkpoint_every must be a number of seconds of at least 0, not {checkpoint_every}.")
-        self.log_every, self.checkpoint_every, self.every = log_every, checkpoint_every, every
+    def __init__(self, run: Run, key: RunKey, trainer: Trainer, job: Job, callbacks: tuple[Callback, ...]) -> None:
+        self.run, self.key, self.trainer, self.workers, self.job = run, key, trainer, trainer.workers, job
+        self.options, self.total = job.options, trainer.schedule.total
         self.step = 0
-        self.lines = 0  # of metrics
-        self.written = hashlib.sha256()  # the hash of these lines
         self.scores: dict[str, tuple[int, dict[str, Any]]] = {}  # the newest of each split, with its step
-        self.metrics: IO[str] | None = None
+        is_main, options = self.workers.is_main, job.options
+        self.metrics = MetricsLog(run, options.log_every, is_main)
+        found: list[Callback] = [self.metrics]
+        if options.signal_every:
+            found.append(SignalLog(options.signal_every, everywhere=job.recipe.sync_bn))
+        if options.tensorboard and is_main:
+            found.append(TensorBoard(run))
+        if not options.quiet:
+            found.append(Progress())
+        self.callbacks = [callback for callback in (*found, *callbacks) if is_main or callback.everywhere]
 
     # --- begin or resume ----------------------------------------------------------------------
 
     def begin(self, now: dict[str, Any], tell: Callable[[str], None]) -> None:
-        """Take up the run where it stands; `now` is what its config says of how it is computed. Rank 0 reads."""
-        saved = self.workers.compute_on_main(lambda: self._take_up(now, tell))
+        """Open the run or resume it; `now` is what its config says about how it is computed. Rank 0 reads."""
+        saved = self.workers.compute_on_main(lambda: self._resume(now, tell) if self.run.exists else self._open(now))
         if saved is not None:
-            self.step, self.lines, self.scores = saved.step, saved.state["lines"], saved.state["scores"]
+            self.step, self.scores = saved.step, saved.state["scores"]
             self.trainer.load(saved.tensors)
+        if self.step:
+            tell(f"resuming {self.run.path} at step {self.step:,} of {self.total:,}.")
+        elif self.job.begins:
+            tell(f"{self.run.path} {self.job.begins}")
 
-    def _take_up(self, now: dict[str, Any], tell: Callable[[str], None]) -> Checkpoint | None:
-        for left in self.run.path.rglob(".*.part"):  # of a process that was killed while it wrote
-            left.unlink(missing_ok=True)
-        if not self.run.exists:  # the config comes last: a folder without one is not a run yet
-            self.run.metrics_path.unlink(missing_ok=True)
-            self.save()
-            self._write_config({"run": self.identity.to_dict(), "steps": self.trainer.schedule.total, **now})
-            return None
+    def _open(self, now: dict[str, Any]) -> None:
+        self._remove_parts()
+        self.run.metrics_path.unlink(missing_ok=True)
+        self.save()
+        asked = {"options": self.options.to_dict(), **self._data_path()}
+        # The config comes last: a folder without one is not a run yet.
+        self._write_config({"run": self.key.to_dict(), "steps": self.total, **asked, **now})
+
+    def _data_path(self) -> dict[str, str]:
+        return {"data_path": str(self.job.folder)} if self.job.folder is not None else {}
+
+    def _resume(self, now: dict[str, Any], tell: Callable[[str], None]) -> Checkpoint:
+        self._remove_parts()
         saved = checkpoint.newest(self.run.checkpoints, warn, self._find_fault)
-        self.run.cut_metrics(saved.state["lines"])
-        self.written = hashlib.sha256(self.run.read_metrics_start(saved.state["lines"]))
+        self.metrics.resume(saved.state["lines"])
         config = self.run.config
         changes = resume.find_changes(config, now)
         if resume.began_with(config) is None:
             (tell if self.workers.world == 1 else warn)(resume.describe_unknown_processes(self.run, self.workers.world))
+        updated = {**config, **self._data_path()}
         if changes:
             tell(resume.describe_changes(self.run, changes))
-            goes_on = {"step": saved.step, **{key: after for key, (_, after) in changes.items()}}
-            self._write_config({**config, "resumed": [*config.get("resumed", []), goes_on]})
+            resumed = {"step": saved.step, **{key: after for key, (_, after) in changes.items()}}
+            updated["resumed"] = [*config.get("resumed", []), resumed]
+        if updated != config:
+            self._write_config(updated)
         return saved
+
+    def _remove_parts(self) -> None:
+        for left in self.run.path.rglob(".*.part"):  # of a process that was killed while it wrote
+            left.unlink(missing_ok=True)
 
     def _find_fault(self, saved: Checkpoint) -> str | None:
         """Why the run cannot go on from a checkpoint that is whole."""
-        if saved.state.get("run", self.identity.slug) != self.identity.slug or not self.trainer.fits(saved.tensors):
+        if saved.state.get("run", self.key.slug) != self.key.slug or not self.trainer.fits(saved.tensors):
             return f"the checkpoint of step {saved.step:,} is of another run"
         return self.run.find_metrics_damage(saved.state["lines"], saved.state.get("metrics"))
 
@@ -216,16 +235,21 @@ class _Session:
         write_atomically(self.run.config_path, json.dumps(config, indent=1).encode())
 
     def save(self) -> Path:
-        state = {"lines": self.lines, "scores": self.scores}
-        state |= {"metrics": self.written.hexdigest(), "run": self.identity.slug}
+        state = {"scores": self.scores, "run": self.key.slug, **self.metrics.state()}
         return checkpoint.save(self.run.checkpoints, Checkpoint(self.step, self.trainer.state(), state))
 
     # --- train --------------------------------------------------------------------------------
 
-    def go(self, shown: Progress, writer: Callable[[dict[str, Any]], None]) -> None:
-        self.metrics = self.run.open_metrics() if self.workers.is_main else None
-        self.writer, self.shown = writer, shown
+    def plan(self) -> Plan:
+        recipe, notices = self.job.recipe, (*mode.fallbacks(self.trainer.prepared), *self.trainer.schedule.notices())
+        examples, network = self.trainer.schedule.images, self.key.network.name
+        names = self.run.path, network, self.key.data, examples, recipe.name, self.job.why
+        return Plan(*names, recipe.batch, self.total, self.step, notices)
+
+    def go(self) -> None:
+        """Train from here to the end."""
         try:
+            self._emit("on_start", self.plan())
             self._train()
             self._finish()
         except NotFiniteError as error:
@@ -236,36 +260,48 @@ class _Session:
             )
             raise DivergedError(self.run.path, str(error), advice) from None
         finally:
-            if self.metrics is not None:
-                with suppress(OSError):  # of a full disk, which has been told
-                    self.metrics.close()
+            for callback in self.callbacks:
+                callback.close()
+
+    def _emit(self, event: str, *details: Any) -> None:
+        for callback in self.callbacks:
+            getattr(callback, event)(self, *details)
+
+    def log(self, kind: str, **numbers: Any) -> None:
+        """Write a line of metrics. Lines after the last checkpoint are written again when the run is resumed."""
+        if self.workers.is_main:
+            epoch = round(self.step * self.trainer.recipe.batch / self.trainer.stream.n, 4)
+            self._emit("on_log", {"kind": kind, "step": self.step, "epoch": epoch, **numbers})
+
+    @property
+    def ends_epoch(self) -> bool:
+        """Whether the last step was the last of its epoch, or of the training."""
+        stream = self.trainer.stream
+        return self.step == self.total or stream.epoch(self.step) > stream.epoch(self.step - 1)
+
+    @property
+    def epoch_start(self) -> int:
+        """The first step of the epoch in which the last step began."""
+        stream = self.trainer.stream
+        return stream.first(stream.epoch(self.step - 1))
+
+    def epoch_means(self) -> dict[str, float]:
+        return self.trainer.means(self.epoch_start, self.step - 1)
 
     def _train(self) -> None:
-        stream, total = self.trainer.stream, self.trainer.schedule.total
-        logged, began = self.step, time.monotonic()
-        saved_at = began
-        if self.every and self.step == 0:
-            self._signal()
+        saved_at = time.monotonic()
         with stopping() as asked:
-            while self.step < total:
-                step = self.step
-                self.trainer.step(step)
+            while self.step < self.total:
+                self.trainer.step(self.step)
                 self.step += 1
-                ends_epoch = self.step == total or stream.epoch(self.step) > stream.epoch(step)
-                if ends_epoch or self.step % self.log_every == 0:
-                    first = max(stream.first(stream.epoch(step)), step - step % self.log_every)
-                    now = time.monotonic()
-                    speed = (self.step - logged) * self.trainer.recipe.batch / max(now - began, 1e-9)
-                    self._log(first, step, speed)
-                    logged, began = self.step, now
-                if ends_epoch:
-                    self._epoch(step)
-                if self.every and (self.step % self.every == 0 or self.step == total):
-                    self._signal()
-                self.shown.advance(self.step)
+                self._emit("on_step")
+                if self.ends_epoch:
+                    for split in self._splits(self.options.curve):
+                        self._score(split)
+                    self._emit("on_epoch", self.epoch_means())
                 stop = asked()
-                if stop or time.monotonic() - saved_at >= self.checkpoint_every or self.step == total:
-                    self._keep(step)
+                if stop or time.monotonic() - saved_at >= self.options.checkpoint_every or self.step == self.total:
+                    self._checkpoint()
                     saved_at = time.monotonic()
                 if stop:
                     sentence = f"stopped after step {self.step:,}; the same command goes on from there."
@@ -273,108 +309,36 @@ class _Session:
                         say(sentence)
                     raise KeyboardInterrupt(sentence)
 
-    def _log(self, first: int, last: int, speed: float) -> None:
-        means = self.trainer.means(first, last)
-        line = {
-            "kind": "train", "step": last + 1, "epoch": self._epochs(last), "loss": means.loss, "error": means.error,
-            "lr": self.trainer.schedule.lr(last), "images_per_second": round(speed, 1), "memory": _memory(self.trainer),
-        }  # fmt: skip
-        self._write(line)
-        self.shown.tell(line)
+    def _splits(self, test: bool) -> list[str]:
+        return [split for split in self.trainer.task.splits if test or split != "test"]
 
-    def _epoch(self, last: int) -> None:
-        """The means of the epoch, and its errors where they were asked for."""
-        stream = self.trainer.stream
-        means = self.trainer.means(stream.first(stream.epoch(last)), last)
-        base = {"step": last + 1, "epoch": self._epochs(last)}
-        self._write({"kind": "epoch", **base, "loss": means.loss, "error": means.error})
-        if self.trainer.recipe.validation:
-            self._score("validation", base)
-        if self.curve:
-            self._score("test", base)
-
-    def _signal(self) -> None:
-        """How the signal travels after this step. Only BN that is synchronised needs all processes for it."""
-        if self.workers.is_main or self.trainer.recipe.sync_bn:
-            base = {"step": self.step, "epoch": self._epochs(self.step - 1)}
-            self._write({"kind": "signal", **base, **self.trainer.signal()})
-
-    def _score(self, split: str, base: dict[str, Any]) -> dict[str, Any]:
-        score = self.trainer.score(split).to_dict()
+    def _score(self, split: str) -> dict[str, Any]:
+        score = self.trainer.score(split)
         self.scores[split] = self.step, score
-        self._write({"kind": split, **base, "loss": score["loss"], "error": score["error"]})
-        self.shown.scored(split, score["error"])
+        self._emit("on_test", split, score)
         return score
 
-    def _epochs(self, last: int) -> float:
-        return round((last + 1) * self.trainer.recipe.batch / self.trainer.stream.n, 4)
-
-    def _write(self, line: dict[str, Any]) -> None:
-        if self.metrics is not None:
-            text = json.dumps(line) + "\n"
-            with self._metrics_written():
-                self.metrics.write(text)
-            self.written.update(text.encode())
-            self.lines += 1
-            self.writer(line)
-
-    @contextmanager
-    def _metrics_written(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise write_error(self.run.metrics_path, error) from error
-
-    def _keep(self, last: int) -> None:
-        """A checkpoint, after everything logged before it is on the disk; never one with what is not finite."""
-        self.trainer.check(last)
-        if self.metrics is None:
-            return
-        with self._metrics_written():
+    def _checkpoint(self) -> None:
+        """A checkpoint, after everything logged before it is on the disk; never one that is not finite."""
+        self.trainer.check(self.step - 1)
+        if self.workers.is_main:
             self.metrics.flush()
-            os.fsync(self.metrics.fileno())
-        self.save()
+            self._emit("on_checkpoint", self.save())
 
     def _finish(self) -> None:
         trainer = self.trainer
         trainer.finish()
-        base = {"step": self.step, "epoch": self._epochs(self.step - 1)}
         scores = {}
-        for split, wanted in (("validation", trainer.recipe.validation > 0), ("test", self.test)):
+        for split in self._splits(self.options.test):
             step, known = self.scores.get(split, (0, {}))
-            if wanted:
-                changed = step < self.step or trainer.recipe.precise_bn
-                scores[split] = self._score(split, base) if changed else known
-        if self.metrics is None:
+            scores[split] = self._score(split) if step < self.step or trainer.recipe.precise_bn else known
+        if not self.workers.is_main:
             return
-        with self._metrics_written():
-            self.metrics.close()
-        seen: dict[str, Any] = {
-            "normalize": trainer.recipe.normalize,
-            "mean": trainer.data.mean,
-            "std": trainer.data.std,
-        }
-        if trainer.recipe.normalize == "pixel" and trainer.recipe.validation:
-            seen["held_out"] = trainer.recipe.validation
-        metadata = {
-            "classes": json.dumps(trainer.data.classes),
-            "preprocessing": json.dumps({**seen, **trainer.feed.preprocessing}),
-            "run": json.dumps(self.run.config["run"]),
-            "scores": json.dumps(scores),
-        }
-        save_weights(trainer.tested, self.run.weights, metadata=metadata)  # type: ignore[arg-type]
+        self.metrics.finish()
+        header = {"run": json.dumps(self.run.config["run"]), "scores": json.dumps(scores)}
+        trainer.task.save(trainer.tested, self.run.weights, {**trainer.task.header(), **header})
         last = [line for line in self.run.metrics() if line["kind"] == "epoch"][-1]
-        result = {"steps": self.step, "train": {k: last[k] for k in ("loss", "error")}, **scores}
+        task = {} if self.key.task == "classification" else {"task": self.key.task}
+        result = {"steps": self.step, **task, "train": {name: last[name] for name in trainer.task.numbers}, **scores}
         write_atomically(self.run.result_path, json.dumps(result, indent=1).encode())
-
-
-def _memory(trainer: Trainer) -> int | None:
-    """Peak memory in MiB: of the device, or of this process."""
-    if trainer.device.type == "cuda":
-        return torch.cuda.max_memory_allocated(trainer.device) >> 20
-    try:
-        import resource
-    except ImportError:  # not on Windows
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak >> (20 if sys.platform == "darwin" else 10)
+        self._emit("on_end", result)

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from resnets.errors import UserError, one_of
+from resnets.errors import UserError
 from resnets.metadata import Metadata, Preprocessing, parse_metadata
 from resnets.nn import ResNet, build
 from resnets.runs import Run
@@ -99,7 +99,8 @@ def find(what: str | os.PathLike[str]) -> Path | str:
         return pretrained.file_of(word)
     if set(word) & set("./\\"):
         raise UserError(f"there is no file {word}.")
-    raise one_of("network", word, [*NETWORKS, *pretrained.index()])
+    spec_of(word)  # which names the nearest ones
+    raise AssertionError(f"{word} is no network")
 
 
 def _require_no_changes(path: Path, network: str | None, changes: Mapping[str, Any]) -> None:

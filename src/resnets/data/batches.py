@@ -6,7 +6,7 @@ import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from resnets.data.augment import Augment, Normalize
 from resnets.data.bad_images import BadImages
 from resnets.data.batch_order import BatchOrder
 from resnets.data.colour import jitter, lighting
+from resnets.data.datasets import Datasets, fetch
 from resnets.data.decode_workers import Piece, Views, Wanted, decode_ahead, pieces, usual_workers
 from resnets.data.files import Files
 from resnets.data.folder import Folder
@@ -23,9 +24,6 @@ from resnets.data.images import SPLIT_SEED, Images, Indices
 from resnets.data.random_crops import View
 from resnets.errors import UserError
 from resnets.recipe import Recipe
-
-if TYPE_CHECKING:
-    from resnets.training.schedule import Schedule
 
 Batch = tuple[Tensor, Tensor]  # what the network reads, and labels
 
@@ -35,36 +33,43 @@ _TESTED = 500  # images in memory at a time
 class Batches(ABC):
     """The images of a training, on its device, this process's share of them."""
 
-    def __init__(self, data: Images | Folder, recipe: Recipe, seed: int, device: torch.device, share: slice) -> None:
+    def __init__(
+        self, data: Images | Folder | Datasets, recipe: Recipe, seed: int, device: torch.device, share: slice
+    ) -> None:
         self.recipe, self.seed, self.device, self.share = recipe, seed, device, share
         self.train, self.held = data.split(recipe.validation, SPLIT_SEED)
         self.stream = BatchOrder(len(self.train), recipe.batch, seed)
+        self.augments: dict[int | None, Augment] = {}
 
     normalize: Normalize
+    counts: dict[str, int]
+    """How many images `validation` and `test` have, as far as is known before they are read."""
+
+    def augment(self, size: int | None) -> Augment:
+        """Crops and mirror images of images scaled to `size`."""
+        if size not in self.augments:
+            self.augments[size] = Augment(self.normalize, self.seed, self.recipe.pad, self.recipe.flip, size)
+        return self.augments[size]
 
     @abstractmethod
-    def batch(self, step: int, schedule: Schedule) -> Batch:
-        """This process's share of a batch, augmented; a batch may end one epoch and begin the next."""
+    def batch(self, step: int, size: int | None = None) -> Batch:
+        """This process's share of a batch, augmented and scaled to `size`; it may end one epoch and begin the next."""
 
     @abstractmethod
     def plain(self, places: Indices, size: int) -> Iterator[Tensor]:
         """Training images, without augmentation, `size` at a time."""
 
     @abstractmethod
-    def count(self, split: str) -> int:
-        """How many images `validation` or `test` has, as far as is known before they are read."""
-
-    @abstractmethod
-    def tested(self, split: str, share: slice) -> Iterator[Batch]:
-        """A share of them."""
+    def test_batches(self, split: str, share: slice) -> Iterator[Batch]:
+        """A share of the images of `validation` or `test`."""
 
     @property
     def preprocessing(self) -> dict[str, object]:
-        """What a file of weights says about how images become what the network reads, beside mean and deviation."""
+        """What a file of weights says about preprocessing, beside mean and deviation."""
         return {}
 
     def close(self) -> None:  # noqa: B027
-        """End what works ahead."""
+        """Stop the processes that decode ahead."""
 
 
 class MemoryBatches(Batches):
@@ -83,10 +88,11 @@ class MemoryBatches(Batches):
             "validation": (data.train_images[self.held], data.train_labels[self.held]),
             "test": (data.test_images, data.test_labels),
         }
+        self.counts = {split: len(labels) for split, (_, labels) in self.splits.items()}
         self.normalize = normalize_of(data, recipe).to(device)
 
-    def batch(self, step: int, schedule: Schedule) -> Batch:
-        augment = Augment(self.normalize, self.seed, self.recipe.pad, self.recipe.flip, schedule.size(step))
+    def batch(self, step: int, size: int | None = None) -> Batch:
+        augment = self.augment(size)
         images, labels = [], []
         for epoch, index in self.stream.batch(step, self.share):
             at = index.to(self.device)
@@ -99,10 +105,7 @@ class MemoryBatches(Batches):
             at = torch.from_numpy(places[start : start + size]).to(self.device)
             yield self.normalize(self.images.index_select(0, at))
 
-    def count(self, split: str) -> int:
-        return len(self.splits[split][1])
-
-    def tested(self, split: str, share: slice) -> Iterator[Batch]:
+    def test_batches(self, split: str, share: slice) -> Iterator[Batch]:
         images, labels = (torch.from_numpy(array[share]) for array in self.splits[split])
         for start in range(0, len(labels), _TESTED):
             part = slice(start, start + _TESTED)
@@ -139,6 +142,7 @@ class FileBatches(Batches):
         self.splits: dict[str, tuple[Files, Indices]] = {"validation": (data.train, self.held)}
         if data.test is not None:
             self.splits["test"] = data.test, np.arange(len(data.test))
+        self.counts = {split: len(index) for split, (_, index) in self.splits.items()}
         self.at_once = at_once or recipe.micro_batch or max(share.stop - share.start, 1)
         self.next = -1
         self.ahead: Iterator[Piece] = iter(())
@@ -146,15 +150,15 @@ class FileBatches(Batches):
 
     # --- training -----------------------------------------------------------------------------
 
-    def batch(self, step: int, schedule: Schedule) -> Batch:
+    def batch(self, step: int, size: int | None = None) -> Batch:
         if step != self.next:
             self.close()
             self.ahead = self.running.enter_context(decode_ahead(self.views, self._wanted(step), self.workers))
         self.next = step + 1
         images, labels = [], []
         for epoch, index in self.stream.batch(step, self.share):
-            pixels, at = self._gathered(epoch, len(index))
-            images.append(self._augmented(pixels, at, epoch, schedule.size(step)))
+            pixels, at = self._gather(epoch, len(index))
+            images.append(self._augment(pixels, at, epoch, size))
             labels.append(torch.from_numpy(self.files.labels[at]).to(self.device))
         return torch.cat(images), torch.cat(labels)
 
@@ -163,15 +167,15 @@ class FileBatches(Batches):
             for epoch, index in self.stream.batch(step, self.share):
                 yield from pieces(self.files, [(epoch, self.train[index.numpy()])])
 
-    def _gathered(self, epoch: int, number: int) -> tuple[Tensor, Indices]:
+    def _gather(self, epoch: int, number: int) -> tuple[Tensor, Indices]:
         """The next so many images, and their indices. For a bad one its next good neighbour stands in."""
         found: list[Piece] = []
         while sum(len(piece.pixels) for piece in found) < number:
-            found.append(self._mended(next(self.ahead)))
+            found.append(self._mend(next(self.ahead)))
         at = np.array([i for piece in found for i in piece.wanted.index])
-        return self._moved(np.concatenate([piece.pixels for piece in found])), at
+        return self._move(np.concatenate([piece.pixels for piece in found])), at
 
-    def _mended(self, piece: Piece) -> Piece:
+    def _mend(self, piece: Piece) -> Piece:
         for place, fault in piece.faults.items():
             self.bad.judge(piece.wanted.paths[place], fault)
             for index in self._neighbours(piece.wanted.index[place]):
@@ -190,18 +194,17 @@ class FileBatches(Batches):
         place = int(np.searchsorted(self.train, index))
         return (int(self.train[(place + k) % len(self.train)]) for k in range(1, len(self.train)))
 
-    def _moved(self, pixels: np.ndarray) -> Tensor:
+    def _move(self, pixels: np.ndarray) -> Tensor:
         """On the device, as images (N, 3, side, side) whose channels lie together."""
         images = torch.from_numpy(pixels)
         if self.device.type == "cuda":
             images = images.pin_memory()
         return images.to(self.device, non_blocking=True).permute(0, 3, 1, 2)
 
-    def _augmented(self, images: Tensor, at: Indices, epoch: int, size: int | None) -> Tensor:
+    def _augment(self, images: Tensor, at: Indices, epoch: int, size: int | None) -> Tensor:
         recipe = self.recipe
         if recipe.augment == "pad":
-            augment = Augment(self.normalize, self.seed, recipe.pad, recipe.flip, size)
-            x = augment(images, torch.from_numpy(at), epoch)
+            x = self.augment(size)(images, torch.from_numpy(at), epoch)
         elif recipe.jitter:
             x = jitter(images.float().mul_(1 / 255), recipe.jitter, self.seed, epoch, at)
             x = x.sub_(self.normalize.mean).div_(self.normalize.std)
@@ -216,15 +219,12 @@ class FileBatches(Batches):
 
     def plain(self, places: Indices, size: int) -> Iterator[Tensor]:
         for pixels, _ in self._middle(self.files, self.train[places], size):
-            yield self.normalize(self._moved(pixels))
+            yield self.normalize(self._move(pixels))
 
-    def count(self, split: str) -> int:
-        return len(self.splits[split][1]) if split in self.splits else 0
-
-    def tested(self, split: str, share: slice) -> Iterator[Batch]:
+    def test_batches(self, split: str, share: slice) -> Iterator[Batch]:
         files, index = self.splits[split]
         for pixels, at in self._middle(files, index[share], self.at_once):
-            yield self.normalize(self._moved(pixels)), torch.from_numpy(files.labels[at]).to(self.device)
+            yield self.normalize(self._move(pixels)), torch.from_numpy(files.labels[at]).to(self.device)
 
     def _middle(self, files: Files, index: Indices, size: int) -> Iterator[tuple[np.ndarray, Indices]]:
         """The middles of images, `size` at a time, without bad ones."""
@@ -256,6 +256,47 @@ class FileBatches(Batches):
     def close(self) -> None:
         self.running.close()
         self.next = -1
+
+
+class DatasetBatches(Batches):
+    """A user's data sets: items as they are, without normalization or augmentation of ours."""
+
+    def __init__(self, data: Datasets, recipe: Recipe, seed: int, device: torch.device, share: slice) -> None:
+        super().__init__(data, recipe, seed, device, share)
+        if recipe.sizes:
+            raise UserError("sizes scale images of ours; give data sets that have the size you want.")
+        self.splits: dict[str, tuple[Any, Indices]] = {"validation": (data.train, self.held)}
+        if data.test is not None:
+            self.splits["test"] = data.test, np.arange(len(data.test))
+        self.counts = {split: len(index) for split, (_, index) in self.splits.items()}
+
+    def batch(self, step: int, size: int | None = None) -> Batch:
+        pieces = [(epoch, self.train[index.numpy()]) for epoch, index in self.stream.batch(step, self.share)]
+        items = [item for epoch, index in pieces for item in fetch(self.data, index, self.seed, epoch)]
+        return self._collate(items)
+
+    def _collate(self, items: list[tuple[Tensor, int]]) -> Batch:
+        images = torch.stack([image for image, _ in items])
+        return images.to(self.device), torch.tensor([label for _, label in items]).to(self.device)
+
+    @property
+    def data(self) -> Any:
+        return self.splits["validation"][0]
+
+    def plain(self, places: Indices, size: int) -> Iterator[Tensor]:
+        for start in range(0, len(places), size):
+            yield self._collate(list(fetch(self.data, self.train[places[start : start + size]])))[0]
+
+    def test_batches(self, split: str, share: slice) -> Iterator[Batch]:
+        data, index = self.splits[split]
+        size = self.recipe.micro_batch or self.recipe.batch
+        for start in range(0, len(index[share]), size):
+            yield self._collate(list(fetch(data, index[share][start : start + size])))
+
+
+def hash_statistics(data: Images | Folder | Datasets, recipe: Recipe) -> str:
+    """The hash of what pixels are normalised by; data sets of a user normalise them themselves."""
+    return "" if isinstance(data, Datasets) else normalize_of(data, recipe).digest
 
 
 def normalize_of(data: Images | Folder, recipe: Recipe) -> Normalize:

@@ -1,0 +1,180 @@
+"""Classification as a task: images and labels, cross-entropy, error."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from resnets.analysis.propagation import cheap
+from resnets.data.batches import Batches, DatasetBatches, FileBatches, MemoryBatches, hash_statistics
+from resnets.data.counter_rng import order
+from resnets.data.datasets import Datasets
+from resnets.data.folder import Folder
+from resnets.data.images import SPLIT_SEED, Images
+from resnets.errors import UserError
+from resnets.evaluation.precise_bn import precise_bn
+from resnets.evaluation.score import Score, evaluate_batches
+from resnets.nn import ResNet, build
+from resnets.recipe import Recipe
+from resnets.runs import ModuleKey
+from resnets.spec import Spec
+from resnets.training.distributed import Workers
+from resnets.training.schedule import Schedule
+from resnets.training.task import Setup, Task
+from resnets.weights.networks import save_weights
+
+_WATCHED = 32  # images on which the signal is measured
+
+
+class Classification(Task):
+    """A network that gives each image a class."""
+
+    kind = "classification"
+    numbers = {"loss": 1.0, "error": 100.0}  # noqa: RUF012
+
+    def __init__(
+        self,
+        network: Spec | ModuleKey,
+        data: Images | Folder | Datasets,
+        *,
+        net: nn.Module | None = None,
+        weights: str = "",
+        reading: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`net` is the network to begin with, by default a new one; `reading` are options of `FileBatches`."""
+        self.network, self.images, self.net, self.weights = network, data, net, weights
+        self.data, self.digest, self.reading = data.name, data.digest, dict(reading or {})
+        if isinstance(network, Spec) and network.num_classes < data.num_classes:
+            raise UserError(f"{data.name} has {data.num_classes} classes and the network only {network.num_classes}.")
+
+    def count_examples(self, recipe: Recipe) -> int:
+        return len(self.images.split(recipe.validation, SPLIT_SEED)[0])
+
+    def image_side(self, recipe: Recipe) -> int | None:
+        if isinstance(self.images, Images):
+            return max(self.images.train_images.shape[2:])
+        return self.images.side if isinstance(self.images, Datasets) else self._side(recipe)
+
+    def _side(self, recipe: Recipe) -> int:
+        """What the network sees of images in files."""
+        if isinstance(self.network, Spec):
+            return recipe.side or self.network.input_size
+        if not recipe.side:
+            raise UserError(f"how large images a {self.network.name} sees is unknown: give side, as side=224.")
+        return recipe.side
+
+    def statistics(self, recipe: Recipe) -> str:
+        return hash_statistics(self.images, recipe)
+
+    def open(self, setup: Setup) -> None:
+        self.recipe, self.seed = setup.recipe, setup.seed
+        self.feed = self._batches(setup)
+        self.schedule = Schedule(setup.recipe, self.feed.stream.n)
+        self.splits = [split for split, count in self.feed.counts.items() if count]
+
+    def _batches(self, setup: Setup) -> Batches:
+        where = setup.recipe, setup.seed, setup.device, setup.share
+        if isinstance(self.images, Images):
+            return MemoryBatches(self.images, *where)
+        if isinstance(self.images, Datasets):
+            return DatasetBatches(self.images, *where)
+        options = {
+            "side": self._side(setup.recipe),
+            "at_once": setup.largest,
+            **self.reading,
+        }  # what fits in training fits in testing
+        return FileBatches(self.images, *where, **options)
+
+    def close(self) -> None:
+        self.feed.close()
+
+    def build(self, seed: int) -> nn.Module:
+        if self.net is not None:
+            return self.net
+        assert isinstance(self.network, Spec)
+        return build(self.network, seed=seed)
+
+    def frozen(self, net: nn.Module, recipe: Recipe) -> list[nn.Module]:
+        return (
+            freeze_stages(net, recipe.freeze)
+            if recipe.freeze and isinstance(net, ResNet)
+            else super().frozen(net, recipe)
+        )
+
+    # --- a step -------------------------------------------------------------------------------
+
+    def batch(self, step: int) -> tuple[Tensor, Tensor]:
+        images, labels = self.feed.batch(step, self.schedule.size(step))
+        return self._lay_out(images), labels
+
+    def _lay_out(self, x: Tensor) -> Tensor:
+        layout = torch.channels_last if self.recipe.channels_last and x.dim() == 4 else torch.contiguous_format
+        return x.contiguous(memory_format=layout)
+
+    def loss(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        images, labels = batch
+        out = model(images)
+        loss = functional.cross_entropy(out, labels, label_smoothing=self.recipe.label_smoothing)
+        return loss, {"error": (out.detach().argmax(1) != labels).float().mean()}
+
+    # --- scores -------------------------------------------------------------------------------
+
+    def score(self, model: nn.Module, split: str, workers: Workers) -> dict[str, Any]:
+        return self.measure_error(model, split, workers).to_dict()
+
+    def measure_error(self, model: nn.Module, split: str, workers: Workers) -> Score:
+        """Each process tests its share."""
+        part = evaluate_batches(model, self.feed.test_batches(split, workers.share(self.feed.counts[split])))
+        images, wrong, loss = workers.total(part.images, part.wrong, part.loss * part.images)
+        return Score(round(images), round(wrong), loss / max(images, 1))
+
+    def logged(self, score: Mapping[str, Any]) -> dict[str, float]:
+        return {name: score[name] for name in ("loss", "error")}
+
+    def finish(self, net: nn.Module) -> None:
+        """Precise BN, if the recipe asks for it: on the first images in order, without augmentation."""
+        count, size = min(self.recipe.precise_bn, self.feed.stream.n), self.recipe.batch
+        if count:
+            precise_bn(net, self.feed.plain(np.arange(count - count % size or count), size))
+
+    def measure_signal(self, net: nn.Module) -> dict[str, Any]:
+        """How signals travel through the network now, on training images without augmentation."""
+        if not isinstance(net, ResNet):
+            return super().measure_signal(net)
+        (x,) = self.feed.plain(order(self.feed.stream.n, 0, 0)[:_WATCHED], _WATCHED)
+        return cheap(net, self._lay_out(x))
+
+    # --- weights ------------------------------------------------------------------------------
+
+    def header(self) -> dict[str, str]:
+        if isinstance(self.images, Datasets):
+            return {"classes": json.dumps(self.images.classes)} if self.images.classes else {}
+        seen: dict[str, Any] = {"normalize": self.recipe.normalize, "mean": self.images.mean, "std": self.images.std}
+        if self.recipe.normalize == "pixel" and self.recipe.validation:
+            seen["held_out"] = self.recipe.validation
+        preprocessing = {**seen, **self.feed.preprocessing}
+        return {"classes": json.dumps(self.images.classes), "preprocessing": json.dumps(preprocessing)}
+
+    def save(self, net: nn.Module, path: Path, header: Mapping[str, str]) -> None:
+        if isinstance(self.network, Spec) and isinstance(net, ResNet):
+            save_weights(net, path, metadata=header)
+        else:
+            super().save(net, path, header)
+
+
+def freeze_stages(net: ResNet, stages: int) -> list[nn.Module]:
+    """The stem and the first stages, whose weights and statistics stay unchanged."""
+    if stages > len(net.stages):
+        raise UserError(f"{net.spec.name} has {len(net.stages)} stages, so freeze cannot be {stages}.")
+    units = [unit for stage in net.stages[:stages] for unit in stage]
+    modules: list[nn.Module] = [net.stem, *units]
+    for module in modules:
+        module.requires_grad_(False)
+    return modules

@@ -1,0 +1,189 @@
+"""From what a user asks for to what is trained: the data, the recipe and the task."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from resnets.data import open_data
+from resnets.data.datasets import Datasets
+from resnets.data.folder import Folder
+from resnets.data.images import Images
+from resnets.errors import UserError
+from resnets.nn import ResNet
+from resnets.nn.structure import net_changes
+from resnets.options import fields_of
+from resnets.recipe import NEED_WEIGHTS, Recipe, recipe_of, resolve_augment, resolve_length
+from resnets.runs import ModuleKey
+from resnets.spec import Spec
+from resnets.training.classification import Classification
+from resnets.training.init_weights import begin_at
+from resnets.training.optimizers import resolve_optimizer
+from resnets.training.options import TrainOptions
+from resnets.training.task import Task
+from resnets.zoo import NetworkOptions, spec_of
+
+Data = str | Images | Folder | Datasets
+_OWN = "the default for images of your own without weights"
+
+
+@dataclass(frozen=True)
+class Job:
+    """A training, resolved: all that decides its numbers."""
+
+    task: Task
+    recipe: Recipe
+    options: TrainOptions
+    why: str = ""  # this recipe, if the user named none
+    begins: str = ""  # a sentence about the weights that it begins with
+    folder: Path | None = None  # of the images, as an absolute path
+    module: nn.Module | None = None  # of the user
+
+    @property
+    def spec(self) -> Spec | ModuleKey:
+        return self.task.network
+
+
+def resolve_job(
+    model: str | Spec | nn.Module | Task,
+    data: Any,
+    recipe: Recipe | None,
+    options: TrainOptions,
+    *,
+    network: Mapping[str, Any],
+    changes: Mapping[str, Any],
+    warn: Callable[[str], None],
+) -> Job:
+    """`data` and `recipe` are objects that stand for what `options` name; `changes` are fields of the recipe."""
+    if isinstance(model, Task):
+        if data is not None or network or options.weights is not None:
+            raise UserError("a task brings its data and network: leave out data, weights and fields of the network.")
+        return _resolve_task(model, recipe, options, changes)
+    if recipe is None and options.recipe in NEED_WEIGHTS and options.weights is None and isinstance(model, str | Spec):
+        raise UserError(
+            f"recipe {options.recipe} fine-tunes given weights: name them by --weights, or leave --recipe out to "
+            "train from scratch."
+        )
+    if recipe is None and options.recipe != "auto":
+        recipe_of(options.recipe, **changes)  # refuse mistakes before the data is read
+    images = open_images(options.data if data is None else data, options)
+    named, why = (recipe, "") if recipe is not None else choose_recipe(images, options)
+    chosen = recipe_of(named, **changes)
+    if options.test and isinstance(images, Folder) and images.test is None and not chosen.validation:
+        raise UserError(
+            f"{images.name} has no folder val to test on: hold out training images by --validation N, or leave testing "
+            "out by --no-test."
+        )
+    reading = {"bad_images": options.bad_images, "workers": options.decoders, "warn": warn}
+    begins, module = "", None
+    if isinstance(model, nn.Module):
+        task, module = _resolve_module(model, images, options, network, reading)
+    else:
+        task, begins = _resolve_network(model, images, options, network, reading)
+    small = not isinstance(images, Folder) or getattr(task.network, "stem", "cifar") == "cifar"
+    chosen = resolve_length(resolve_augment(chosen, small), task.count_examples(chosen))
+    options = options if data is None else dataclasses.replace(options, data=task.data)
+    return Job(task, resolve_optimizer(chosen), options, why, begins, _folder_of(images), module)
+
+
+def _folder_of(images: Images | Folder | Datasets) -> Path | None:
+    """The absolute path of a folder, which its name may give relative to the working directory."""
+    if not isinstance(images, Folder):
+        return None
+    path = Path(images.name.removeprefix("imagenet:")).expanduser().resolve()
+    return path if path.exists() else None
+
+
+def _resolve_task(task: Task, recipe: Recipe | None, options: TrainOptions, changes: Mapping[str, Any]) -> Job:
+    if recipe is None and options.recipe == "auto":
+        raise UserError("a task needs a recipe: give a name or a Recipe.")
+    chosen = recipe_of(recipe or options.recipe, **changes)
+    chosen = resolve_length(resolve_augment(chosen, small=True), task.count_examples(chosen))
+    return Job(task, resolve_optimizer(chosen), dataclasses.replace(options, data=task.data))
+
+
+def open_images(data: Any, options: TrainOptions) -> Images | Folder | Datasets:
+    if isinstance(data, str | Path | Images | Folder):
+        return open_data(data, options.data_dir)
+    if isinstance(data, Datasets):
+        return data
+    if isinstance(data, (tuple, list)):
+        if not 1 <= len(data) <= 2:
+            raise UserError(f"data must be a training set and perhaps a test set, not {len(data)} of them.")
+        return Datasets(*data)
+    return Datasets(data)
+
+
+def choose_recipe(images: Images | Folder | Datasets, options: TrainOptions) -> tuple[str, str]:
+    """The recipe that was named, or the default for this data and these weights, and why."""
+    if options.recipe != "auto":
+        return options.recipe, ""
+    if options.weights is not None:
+        return "finetune", "the default with weights"
+    if isinstance(images, Images):
+        return "cifar-paper", "the default for small images without weights"
+    return ("imagenet-paper", "the default for ImageNet") if images.name.startswith("imagenet:") else ("scratch", _OWN)
+
+
+# --- the network ------------------------------------------------------------------------------
+
+
+def _resolve_network(
+    model: str | Spec,
+    images: Images | Folder | Datasets,
+    options: TrainOptions,
+    network: Mapping[str, Any],
+    reading: Mapping[str, Any],
+) -> tuple[Classification, str]:
+    """A named network: as many classes and channels as the images have, unless it was said."""
+    if isinstance(model, Spec):
+        if network:
+            raise UserError("a network given as a Spec takes no changes by `network`; change the spec.")
+        spec = model
+    else:
+        spec = spec_of(model, **{"num_classes": images.num_classes, "in_channels": images.channels, **network})
+    if options.weights is None:
+        return Classification(spec, images, reading=reading), ""
+    if isinstance(images, Datasets):
+        raise UserError("--weights is for images of ours; load the weights into a module and train that.")
+    decided = fields_of(NetworkOptions) if isinstance(model, Spec) else network
+    start = begin_at(options.weights, spec, images, options.seed, decided)
+    task = Classification(start.net.spec, start.data, net=start.net, weights=start.digest, reading=reading)
+    return task, start.sentence
+
+
+def _resolve_module(
+    model: nn.Module,
+    images: Images | Folder | Datasets,
+    options: TrainOptions,
+    network: Mapping[str, Any],
+    reading: Mapping[str, Any],
+) -> tuple[Classification, nn.Module]:
+    """A copy of the user's module is trained, so that the same call again finds the same run."""
+    if network or options.weights is not None:
+        raise UserError("a module is trained as it is: leave out weights and fields of the network.")
+    net = copy.deepcopy(model.original if isinstance(model, ResNet) else model)
+    if isinstance(net, ResNet) and not any(net_changes(net, ignore=("momentum",))):
+        return Classification(net.spec, images, net=net, weights=hash_module(net), reading=reading), net
+    key = ModuleKey(type(model).__name__, hash_module(net))
+    return Classification(key, images, net=net, reading=reading), net
+
+
+def hash_module(net: nn.Module) -> str:
+    """The hash of a module's structure and weights."""
+    digest = hashlib.sha256()
+    for name, module in net.named_modules():
+        digest.update(f"{name} {type(module).__qualname__} {module.extra_repr()}\n".encode())
+    for name, tensor in net.state_dict().items():
+        values = tensor.detach().cpu().contiguous()
+        digest.update(f"{name} {values.dtype} {tuple(values.shape)}\n".encode())
+        digest.update(values.view(-1).view(torch.uint8).numpy().tobytes() if values.numel() else b"")
+    return digest.hexdigest()

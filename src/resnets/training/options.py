@@ -1,0 +1,56 @@
+"""The options of `train`, in Python, on the command line and in a configuration file. No torch here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from resnets.engine import ENGINES, MODES
+from resnets.options import DATA, DEVICE, Options, option, parse_seed
+from resnets.recipe import RECIPES
+
+
+def _list(meanings: dict[str, str]) -> str:
+    return ", ".join(f"{name} ({meaning})" for name, meaning in meanings.items())
+
+
+@dataclass(frozen=True)
+class TrainOptions(Options):
+    """What a training is asked for, beside the network and the fields of the recipe."""
+
+    data: str = option(
+        "cifar10",
+        DATA,
+        metavar="DATA",
+    )
+    data_dir: str | None = option(
+        None, "folder in which to look for the data", metavar="DIR", aliases={"dir": "{}"}, show=False
+    )
+    recipe: str = option("auto", f"{', '.join(RECIPES)}; auto: by data and weights", metavar="RECIPE", show=False)
+    weights: str | None = option(
+        None, "weights to begin with: a file, a finished run or the name of a pretrained network", metavar="FILE"
+    )
+    seed: int = option(0, "seed of the weights, the order and the crops", parse=parse_seed, metavar="N")
+    out: str = option("runs", "folder of the runs", metavar="DIR")
+    curve: bool = option(False, "test after every epoch, for the curve only")
+    test: bool = option(True, "test at the end")
+    device: str = option("auto", DEVICE, show=False)
+    engine: str = option("auto", _list(ENGINES), show=False)
+    memory: str = option("auto", f"{_list(MODES)}; auto: the first of these that fits", metavar="MODE", show=False)
+    checkpoint_every: float = option(60.0, "seconds between checkpoints", least=0, metavar="SECONDS")
+    log_every: int = option(50, "steps between lines of metrics", least=1, metavar="N")
+    signal_every: int = option(
+        0,
+        "measure the signal along the units every N steps ('resnets analyze RUN' shows it); 0: never",
+        least=0,
+        metavar="N",
+        aliases={"every": "{}"},
+        show=False,
+    )
+    bad_images: str = option(
+        "error", "images that cannot be decoded: error or skip", choices=("error", "skip"), metavar="POLICY"
+    )
+    decoders: int | None = option(
+        None, "processes that decode images (by default by the device and the cores)", least=1, metavar="N"
+    )
+    tensorboard: bool = option(False, "also write TensorBoard event files")
+    quiet: bool = option(False, "show no progress")
