@@ -79,6 +79,7 @@ class RunKey:
         return f"{readable[:_LONGEST]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
+CHECKPOINT_NAME = re.compile(r"step-([0-9]{1,18})-[0-9a-f]+\.safetensors")
 _LONGEST = 240  # characters of a slug before its hash: file systems take names of 255 bytes
 
 
@@ -91,6 +92,7 @@ class Run:
         self.metrics_path = path / "metrics.jsonl"
         self.result_path = path / "result.json"
         self.checkpoints = path / "checkpoints"
+        self.lock_path = path / ".lock"
         self.weights = path / "final.safetensors"
         self.picture = path / "curves.svg"
 
@@ -195,7 +197,7 @@ class Run:
         self.path.mkdir(parents=True, exist_ok=True)
         if self.metrics_path.is_symlink():  # here, as it may be cut before it is opened
             raise UserError(f"{self.metrics_path} is a symbolic link, which is not followed; remove it.")
-        handle = os.fdopen(open_plain(self.path / ".lock", os.O_RDWR | os.O_CREAT), "r+")
+        handle = os.fdopen(open_plain(self.lock_path, os.O_RDWR | os.O_CREAT), "r+")
         try:
             import fcntl
         except ImportError:  # not on Windows
@@ -208,6 +210,26 @@ class Run:
             raise UserError(sentence) from None
         _LOCKS.add(handle)
         return handle
+
+    @property
+    def is_locked(self) -> bool:
+        """Whether a living process trains here, as far as the system tells."""
+        try:
+            import fcntl
+
+            with os.fdopen(open_plain(self.lock_path, os.O_RDONLY)) as handle:
+                fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except (ImportError, OSError, UserError):
+            return False
+        return False
+
+    @property
+    def checkpoint_step(self) -> int | None:
+        """The step from which the run goes on: that of the newest checkpoint, by the names of the files."""
+        matches = (CHECKPOINT_NAME.fullmatch(path.name) for path in self.checkpoints.glob("step-*.safetensors"))
+        return max((int(match[1]) for match in matches if match), default=None)
 
 
 _LOCKS: WeakSet[IO[str]] = WeakSet()

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from resnets.experiments.comparison import error_text, ours
-from resnets.experiments.outcomes import Outcome
+from resnets.experiments.comparison import write_error
+from resnets.experiments.outcomes import Outcome, Outcomes
 from resnets.papers.rows import Cell
 from resnets.papers.tables import EXPERIMENTS
+from resnets.report.curves import measured_once
 from resnets.report.page import plot, provenance
 from resnets.report.page.html import Html, join, tag
 from resnets.report.page.inputs import Gathered
@@ -42,15 +43,15 @@ def _experiment(name: str, gathered: Gathered) -> Html:
     return tag("section", head, tag("div", *figures, class_="figures") if figures else missing, id=f"curves-{name}")
 
 
-def panel(title: str, cells: Sequence[Cell], found: dict[str, Outcome], budget: str) -> Html:
-    there = [cell for cell in cells if ours(cell, found)]
+def panel(title: str, cells: Sequence[Cell], found: Outcomes, budget: str) -> Html:
+    there = [cell for cell in cells if found.find(cell)]
     absent = [cell.label for cell in cells if cell not in there]
     if not there:
         return tag("p", f"{title}, budget {budget}, missing: {'; '.join(absent)}.", class_="missing")
     outcomes = [found[cell.row.name] for cell in there if cell.row]
     data = [line for i, (cell, one) in enumerate(zip(there, outcomes, strict=True)) for line in _traces(i, cell, one)]
     notes = [f"Budget {budget}, {_seeds(outcomes)}."]
-    if any(_at_end_alone(run, one) for one in outcomes for run in one.runs):
+    if any(measured_once(run["curves"], _split(one)) for one in outcomes for run in one.runs):
         notes.append("The error was measured at the end alone (the last mark); thin: error on training batches.")
     notes += [f"Missing: {'; '.join(absent)}."] * bool(absent)
     origins = [join([" ", provenance.button(provenance.name(budget, one.row), one.row)]) for one in outcomes]
@@ -74,16 +75,13 @@ def _split(one: Outcome) -> str:
     return "validation" if one.result["recipe"]["validation"] else "test"
 
 
-def _at_end_alone(run: dict[str, Any], one: Outcome) -> bool:
-    return len(run["curves"].get(_split(one), ([],))[0]) == 1
-
-
 def _traces(number: int, cell: Cell, one: Outcome) -> list[dict[str, Any]]:
     """Of the first seed in full strength and with a name, of the others faint."""
     split, traces = _split(one), []
-    name = f"{cell.label}: {split} error {error_text(one, ' %').replace('+-', '±')}"
+    name = f"{cell.label}: {split} error {write_error(one, ' %').replace('+-', '±')}"
     for run in one.runs:
-        curves, first, end = run["curves"], run is one.runs[0], _at_end_alone(run, one)
+        curves, first = run["curves"], run is one.runs[0]
+        end = measured_once(curves, split)
         looks: dict[str, dict[str, Any]] = {"loss": {"line": {"dash": "dash", "width": 1.2}}}
         if end:
             looks["training"] = {"line": {"width": 0.7}, "mode": "lines", "yaxis": "y2"}

@@ -10,22 +10,23 @@ from typing import Any
 
 from resnets import records
 from resnets.errors import UserError
-from resnets.experiments.outcomes import Outcome, outcome
-
-BUDGETS = ("paper", "day", "hour", "smoke")  # the order of columns; others come after these
+from resnets.experiments.budgets import BUDGETS
+from resnets.experiments.outcomes import Outcome, Outcomes
 
 
 @dataclass
 class Gathered:
-    found: dict[str, dict[str, Outcome]] = field(default_factory=dict)  # by budget and row
+    found: dict[str, Outcomes] = field(default_factory=dict)  # by budget and row
     files: dict[tuple[str, str], Path] = field(default_factory=dict)  # of the same
     analyses: dict[Path, dict[str, Any]] = field(default_factory=dict)  # as `resnets analyze` writes them
-    trainings: dict[Path, dict[str, Any]] = field(default_factory=dict)  # as `resnets results` writes them
+    trainings: dict[Path, list[dict[str, Any]]] = field(default_factory=dict)  # as `resnets results` writes them
     left_out: int = 0  # files in folders that are none of these
 
     @property
     def budgets(self) -> list[str]:
-        return sorted(self.found, key=lambda name: (BUDGETS.index(name) if name in BUDGETS else len(BUDGETS), name))
+        """In the order of columns: the most thorough first, unknown ones last."""
+        known = list(BUDGETS)
+        return sorted(self.found, key=lambda name: (known.index(name) if name in BUDGETS else len(known), name))
 
 
 def gather(paths: Sequence[Path], leave_out: Callable[[UserError], None] | None = None) -> Gathered:
@@ -66,16 +67,16 @@ def _sort(gathered: Gathered, path: Path, data: Any) -> bool:
     if not isinstance(data, dict):
         return False
     if "row" in data:
-        one = outcome(records.ROW.checked(data, path))
+        one = Outcome.from_dict(records.ROW.checked(data, path))
         key = one.budget, one.row
         if key in gathered.files:
             raise UserError(f"{path} and {gathered.files[key]} are of the same row and budget; leave one of them out.")
         gathered.files[key] = path
-        gathered.found.setdefault(one.budget, {})[one.row] = one
+        gathered.found.setdefault(one.budget, Outcomes())[one.row] = one
     elif "analyses" in data:
         gathered.analyses[path] = records.ANALYSES.checked(data, path)
-    elif "recipe" in data and "runs" in data:
-        gathered.trainings[path] = records.TRAINING.checked(data, path)
+    elif ("recipe" in data and "runs" in data) or "groups" in data:
+        gathered.trainings[path] = records.check_trainings(data, path)
     else:
         return False
     return True

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import base64
 import gzip
+from collections.abc import Iterator
 from functools import cache
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
+from resnets.differences import label_groups
 from resnets.errors import UserError
 from resnets.papers.numbers import beside
 from resnets.report.page import curves, provenance, signals, tables
@@ -85,12 +88,12 @@ def _library() -> Html:
 def _trainings(gathered: Gathered) -> Html:
     """What `resnets results` collected: other recipes than the papers'."""
     rows = []
-    for path, result in gathered.trainings.items():
+    for title, _, variant, result in _variants(gathered):
         spec, data = Spec.from_dict(result["network"]), result["data"]["name"]
         errors = tuple(run["result"]["test"]["error"] for run in result["runs"])
-        number = provenance.button(path.stem, str(Summary(errors)).replace("+-", "±"))
+        number = provenance.button(title, str(Summary(errors)).replace("+-", "±"))
         cells = (data, tag("code", result["recipe"]["name"]), number, beside(spec, data) or "-")
-        rows.append(tag("tr", tag("th", spec.name, scope="row"), *(tag("td", cell) for cell in cells)))
+        rows.append(tag("tr", tag("th", spec.name + variant, scope="row"), *(tag("td", cell) for cell in cells)))
     header: list[Any] = ["network", "data", "recipe", "test error, ours", "the papers'"]
     return tables.table("Trainings by other recipes", header, rows) if rows else Html()
 
@@ -101,5 +104,12 @@ def _boxes(gathered: Gathered) -> Html:
         for budget in gathered.budgets
         for row, one in gathered.found[budget].items()
     ]
-    boxes += [provenance.box(path.stem, path, result) for path, result in gathered.trainings.items()]
+    boxes += [provenance.box(title, path, result) for title, path, _, result in _variants(gathered)]
     return join(boxes)
+
+
+def _variants(gathered: Gathered) -> Iterator[tuple[str, Path, str, dict[str, Any]]]:
+    """Every variant of the other trainings: the title of its box, its file, what makes it different, its results."""
+    for path, groups in gathered.trainings.items():
+        for i, (result, variant) in enumerate(zip(groups, label_groups(groups), strict=True), 1):
+            yield path.stem if len(groups) == 1 else f"{path.stem}, variant {i}", path, variant, result

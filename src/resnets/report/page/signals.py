@@ -6,8 +6,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from resnets.experiments.comparison import ours
-from resnets.experiments.outcomes import Outcome
+from resnets.experiments.outcomes import Outcomes
 from resnets.papers.rows import Experiment
 from resnets.papers.tables import EXPERIMENTS
 from resnets.report import propagation, responses
@@ -57,11 +56,11 @@ def _points(net: dict[str, Any], panel: propagation.Panel, name: str) -> tuple[l
     return at, [None if math.isnan(value) else value for value in values]
 
 
-def _rows(experiment: Experiment, found: dict[str, Outcome], budget: str) -> Html | None:
+def _rows(experiment: Experiment, found: Outcomes, budget: str) -> Html | None:
     """Of each row's first seed that did not diverge."""
     drawn: dict[str, tuple[str, dict[str, list[float]]]] = {}
     for cell in experiment.cells:
-        one = ours(cell, found)
+        one = found.find(cell)
         signal = next((run["signal"] for run in one.runs if "signal" in run), None) if one else None
         if one and signal:
             drawn.setdefault(one.row, (cell.label, signal))
@@ -79,9 +78,9 @@ def _rows(experiment: Experiment, found: dict[str, Outcome], budget: str) -> Htm
     return tag("section", head, tag("div", *figures, class_="figures"))
 
 
-def _layers(experiment: Experiment, found: dict[str, Outcome], budget: str) -> Html | None:
+def _layers(experiment: Experiment, found: Outcomes, budget: str) -> Html | None:
     """Figure 7 of v1: how strongly each layer responds."""
-    stds = {cell.label: values for cell, _, values in responses.curves(experiment, found)}
+    stds = {cell.label: values for cell, _, values in responses.find_curves(experiment, found)}
     if not stds:
         return None
     lines = [plot.trace(i, label, list(range(1, len(y) + 1)), list(y)) for i, (label, y) in enumerate(stds.items())]

@@ -6,11 +6,11 @@ import math
 import re
 import statistics
 
-from resnets.experiments.agreement import AGAINST, AGREES, PARTLY, UNDECIDED, agreement
-from resnets.experiments.comparison import common, correlations, error_text, ours
-from resnets.experiments.observations import FAILS, HOLDS, verdicts
+from resnets.experiments.agreement import AGAINST, AGREES, PARTLY, UNDECIDED, find_agreement
+from resnets.experiments.comparison import correlate, find_common, write_error
+from resnets.experiments.observations import FAILS, HOLDS, judge_all
 from resnets.experiments.observations import UNDECIDED as NOT_JUDGED
-from resnets.experiments.outcomes import Outcome
+from resnets.experiments.outcomes import Outcomes
 from resnets.papers.rows import Cell, Experiment
 from resnets.papers.tables import EXPERIMENTS
 from resnets.report.page import provenance
@@ -48,13 +48,13 @@ def key() -> Html:
 def section(experiment: Experiment, gathered: Gathered) -> Html:
     budgets = gathered.budgets
     header = ["row", "the paper", *(f"ours, budget {budget}" for budget in budgets or ["none"])]
-    told = {b: common(ours(c, gathered.found[b]).scaled for c in _there(experiment, gathered, b)) for b in budgets}  # type: ignore[union-attr]
+    told = {b: find_common(gathered.found[b].find(c).scaled for c in _there(experiment, gathered, b)) for b in budgets}  # type: ignore[union-attr]
     rows = [_row(cell, experiment, gathered, told) for cell in experiment.cells]
     split = "errors on held-out training images" if any(r.validation for r in experiment.rows) else "test errors"
     columns = ", top-1/top-5" * any(cell.value.top5 is not None for cell in experiment.cells)
     notes = [
         tag("li", f"Budget {budget}, scaled in all rows: {', '.join(told[budget]) or 'nothing'}.",
-            *(f" {line}." for line in map(_sentence, map(str, correlations(experiment, gathered.found[budget])))))
+            *(f" {line}." for line in map(_sentence, map(str, correlate(experiment, gathered.found[budget])))))
         for budget in budgets
         if _there(experiment, gathered, budget)
     ]  # fmt: skip
@@ -76,7 +76,7 @@ def _sentence(words: str) -> str:
 
 
 def _there(experiment: Experiment, gathered: Gathered, budget: str) -> list[Cell]:
-    return [cell for cell in experiment.cells if ours(cell, gathered.found[budget])]
+    return [cell for cell in experiment.cells if gathered.found[budget].find(cell)]
 
 
 def _row(cell: Cell, experiment: Experiment, gathered: Gathered, told: dict[str, tuple[str, ...]]) -> Html:
@@ -85,12 +85,12 @@ def _row(cell: Cell, experiment: Experiment, gathered: Gathered, told: dict[str,
     return tag("tr", tag("th", cell.full_label, scope="row"), tag("td", _pretty(str(cell.value)) or "-"), *values)
 
 
-def _value(cell: Cell, experiment: Experiment, found: dict[str, Outcome], budget: str, told: tuple[str, ...]) -> Html:
-    one = ours(cell, found)
+def _value(cell: Cell, experiment: Experiment, found: Outcomes, budget: str, told: tuple[str, ...]) -> Html:
+    one = found.find(cell)
     if one is None:
         return _absent(cell)
-    number = provenance.button(provenance.name(budget, one.row), _pretty(error_text(one)))
-    agrees = agreement(cell, experiment, found)
+    number = provenance.button(provenance.name(budget, one.row), _pretty(write_error(one)))
+    agrees = find_agreement(cell, experiment, found)
     sign = tag("span", SIGNS[agrees.word], " ", agrees.word, class_="sign", title=agrees.why) if agrees else ""
     details = [f"{len(one.runs)} seed{'s' * (len(one.runs) > 1)}"]
     losses = [loss for loss in one.values("final") if math.isfinite(loss)]
@@ -113,7 +113,7 @@ def _pretty(words: str) -> str:
 
 def observations(gathered: Gathered) -> Html:
     budgets = gathered.budgets
-    told = {budget: verdicts(gathered.found[budget]) for budget in budgets} or {"none": verdicts({})}
+    told = {budget: judge_all(gathered.found[budget]) for budget in budgets} or {"none": judge_all(Outcomes())}
     rows = []
     for i, first in enumerate(next(iter(told.values()))):
         cells = []
@@ -135,10 +135,10 @@ def glance(gathered: Gathered) -> Html:
     for budget in budgets:
         found = gathered.found[budget]
         lines["rows with results"].append(f"{len(every & set(found))} of {len(every)}")
-        judged = [told.verdict for told in verdicts(found)]
+        judged = [told.verdict for told in judge_all(found)]
         lines["observations"].append(", ".join(f"{word}: {judged.count(word)}" for word in VERDICTS))
         for experiment in TABLES:
-            values = [f"{c.value:+.2f} ({c.rows} rows, {c.data})" for c in correlations(experiment, found)]
+            values = [f"{c.value:+.2f} ({c.rows} rows, {c.data})" for c in correlate(experiment, found)]
             line = lines.setdefault(f"rank correlation, {experiment.where}", [])
             line.append("; ".join(values) or "not enough rows")
     rows = [
