@@ -1,4 +1,4 @@
-"""What differs between runs, in words that a person reads: fields of the network and of the recipe, data, seed, weights.
+"""What differs between runs, in readable words: fields of the network and of the recipe, data, seed, weights.
 
 A run has some forty fields. Those that its network's and its recipe's names stand for are left out where the names are
 shown. No torch here.
@@ -22,27 +22,32 @@ _LONGEST = 28  # characters of a value in a table
 
 def list_fields(key: RunKey) -> dict[str, Any]:
     """Every field of a run by its own name; `network` and `recipe` are the names of these."""
-    network, recipe = key.spec.to_dict(), dataclasses.asdict(key.recipe)
-    named = {"network": network.pop("name"), "data": key.data, "recipe": recipe.pop("name")}
-    return {**named, **network, **recipe, "data_digest": key.digest, "weights": key.weights, "seed": key.seed}
+    whole, recipe = key.to_dict(), dataclasses.asdict(key.recipe)
+    network, data = dict(whole.pop("network")), whole.pop("data")
+    named = {"network": network.pop("name"), "data": data["name"], "recipe": recipe.pop("name")}
+    return {**named, **network, **recipe, "data_digest": data["digest"], "weights": "", **_leave(whole, "recipe")}
+
+
+def _leave(values: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name not in names}
 
 
 def find_differences(keys: Sequence[RunKey]) -> dict[str, tuple[str, ...]]:
     """Every field that differs, with the value of each run as text."""
     fields = [list_fields(key) for key in keys]
-    columns = {name: [each[name] for each in fields] for name in fields[0]} if fields else {}
+    columns = {name: [each.get(name) for each in fields] for each in fields for name in each}
     different = {name: column for name, column in columns.items() if any(value != column[0] for value in column)}
     return {name: _write_column(different[name]) for name in sorted(different, key=_place)}
 
 
 def summarize_differences(keys: Sequence[RunKey]) -> dict[str, tuple[str, ...]]:
     """The fields that differ, without those that follow from the names of network, recipe and data."""
-    chosen = set().union(*(_list_changes(key) for key in keys))
+    chosen = set().union(*(_list_changes(list_fields(key)) for key in keys))
     found = {name: column for name, column in find_differences(keys).items() if name in chosen}
     for name in _BY_DATA:
-        values: dict[tuple[str, str], set[int]] = {}
+        values: dict[tuple[str, str], set[Any]] = {}
         for key in keys:
-            values.setdefault((key.data, key.digest), set()).add(getattr(key.spec, name))
+            values.setdefault((key.data, key.digest), set()).add(key.to_dict()["network"].get(name))
         if all(len(each) == 1 for each in values.values()):
             found.pop(name, None)
     if len({key.data for key in keys}) == len({(key.data, key.digest) for key in keys}):
@@ -50,13 +55,11 @@ def summarize_differences(keys: Sequence[RunKey]) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def _list_changes(key: RunKey) -> set[str]:
+def _list_changes(fields: Mapping[str, Any]) -> set[str]:
     """The fields that the names of a run's network and recipe do not tell."""
-    changed = {"network", "recipe", "data", "data_digest", "weights", "seed"}
-    for base, own in ((NETWORKS.get(key.spec.name), key.spec), (RECIPES.get(key.recipe.name), key.recipe)):
-        names = [field.name for field in dataclasses.fields(own) if field.name != "name"]  # type: ignore[arg-type]
-        changed |= {name for name in names if base is None or getattr(base, name) != getattr(own, name)}
-    return changed
+    network, recipe = NETWORKS.get(fields["network"]), RECIPES.get(fields["recipe"])
+    known = {**(network.to_dict() if network else {}), **(dataclasses.asdict(recipe) if recipe else {})}
+    return {name for name, value in fields.items() if name not in known or known[name] != value}
 
 
 def _place(name: str) -> int:
@@ -67,7 +70,7 @@ def label_runs(keys: Sequence[RunKey], always: Sequence[str] = ("network",)) -> 
     """A name for each run that tells what is different about it: `preresnet20, shortcut scale:0.5:1, seed 1`."""
     columns = {**dict.fromkeys(always, ()), **summarize_differences(keys)}
     fields = [list_fields(key) for key in keys]
-    columns = {name: column or _write_column([each[name] for each in fields]) for name, column in columns.items()}
+    columns = {name: column or _write_column([each.get(name) for each in fields]) for name, column in columns.items()}
     return [join_settings({name: column[i] for name, column in columns.items()}) for i in range(len(keys))]
 
 

@@ -15,7 +15,7 @@ ALL = choose_rows(find_experiments(["all"]))
 
 
 def test_the_paper_budget_is_the_papers_protocol():
-    jobs, waiting = make_plan(ALL, BUDGETS["paper"])
+    jobs, _ = make_plan(ALL, BUDGETS["paper"])
     for one in jobs:
         assert one.scaled == ()
         assert one.seeds == (0, 1, 2, 3, 4)

@@ -16,8 +16,10 @@ from resnets.engine.memory_estimate import MemoryEstimate
 from resnets.experiments import comparison, pricing, running
 from resnets.experiments.budgets import BUDGETS
 from resnets.experiments.images import keep_first_tests, load_images, shrink
+from resnets.experiments.options import ReproduceOptions
 from resnets.experiments.outcomes import Outcome, Outcomes
 from resnets.experiments.plan import Source, make_job
+from resnets.experiments.reproduce import Watcher, reproduce
 from resnets.experiments.results import RowFile
 from resnets.experiments.signals import measure_signal
 from resnets.papers.rows import Row
@@ -122,6 +124,64 @@ def test_a_dry_run_plans_prices_and_leaves_nothing(tmp_path, run_smoke):
     assert "Waiting for ImageNet, a folder with train and val that --imagenet DIR names: plain34-imagenet-" in said
     assert "0 rows to run" in said
     assert list(tmp_path.iterdir()) == []
+
+
+class Log(Watcher):
+    """What a reproduction reports, in order."""
+
+    def __init__(self):
+        self.said = []
+
+    def show_plan(self, plan):
+        self.said.append(("plan", [row.job.row.name for row in plan.todo]))
+
+    def start_run(self, row, seed, number, count):
+        self.said.append(("start", row.job.row.name, seed, number, count))
+
+    def end_row(self, row, path, errors):
+        self.said.append(("end", path.name, len(errors)))
+
+
+def test_the_library_returns_plan_outcomes_tables_and_verdicts_and_prints_nothing(tmp_path, capsys):
+    options = ReproduceOptions(
+        budget="smoke", seeds=1, out=tmp_path / "runs", results=tmp_path / "results", rows="pre*"
+    )
+    log = Log()
+    found = reproduce("figure1", options=options, watcher=log)
+    assert log.said == [
+        ("plan", ["preresnet1001-cifar10"]),
+        ("start", "preresnet1001-cifar10", 0, 1, 1),
+        ("end", "preresnet1001-cifar10.json", 1),
+    ]
+    assert [(row.seeds, row.fits, row.mode) for row in found.plan.rows] == [((0,), True, "fast")]
+    assert list(found.outcomes) == ["preresnet1001-cifar10"]
+    (table,) = found.tables
+    assert table.cells[1][:2] == ["ResNet-1001, proposed unit", "4.92"]
+    assert [(one.number, one.verdict) for one in found.verdicts] == [(1, "undecided"), (5, "undecided")]
+    again = reproduce(["figure1"], options=options, dry_run=True)
+    assert (again.plan.todo, again.plan.rows[0].seeds, dict(again.outcomes)) == ([], (), {})
+    assert capsys.readouterr().out == ""
+
+
+def test_cpu_time_stands_beside_the_time_by_the_clock(monkeypatch):
+    """A step of 3 seconds that took 2 of CPU time from two threads took three times as long as these explain."""
+    monkeypatch.setattr(pricing, "time_step", lambda *_, **how: pricing.Step(work=2.0, wall=3.0))
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    found = pricing.price(make_job(Row("resnet20"), SMOKE), "cpu")
+    assert found.cpu_seconds == pytest.approx(found.seconds * 2 / 3)
+    assert found.busy == pytest.approx(3.0)
+
+
+@pytest.mark.parametrize(("busy", "warns"), [(2.0, True), (1.2, False)])
+def test_an_estimate_on_a_busy_machine_comes_with_a_warning(run_smoke, monkeypatch, busy, warns):
+    price = pricing.Price(7200.0, 3600.0, 1 << 30, "fast", True, "", busy)
+    monkeypatch.setattr(pricing, "price", lambda *_: price)
+    said = run_smoke("plain-cifar", "--rows", "resnet20*", "--seeds", "2", "--dry-run")
+    assert "1 rows to run: 4:00:00 at the current load of the machine, 2.00 CPU hours." in said.out
+    assert ("CPU time" in said.out, "2:00:00" in said.out) == (True, True)
+    warning = "the machine is busy with other programs: steps take 2.0 times as long as their CPU time explains. "
+    assert (f"{warning}Without these programs it would take about 2:00:00 instead of 4:00:00." in said.err) is warns
+    assert ("busy" in said.err) is warns
 
 
 def test_rows_run_by_plain_pytorch_where_that_is_asked_for(tmp_path, run_smoke):

@@ -59,8 +59,8 @@ def reproduce(commands: Commands) -> None:
         "reproduce",
         ReproduceOptions,
         help="run the papers' tables and figures, at a budget",
-        description="Run the papers' tables and figures and put our numbers beside theirs. The plan and the time that it "
-        "takes come first. The same command again goes on where it was stopped and skips what is finished.",
+        description="Run the papers' tables and figures and put our numbers beside theirs. The plan and the time that "
+        "it takes come first. The same command again goes on where it was stopped and skips what is finished.",
         usage="%(prog)s [options] EXPERIMENT ...",
     )
     command.add("names", nargs="*", help="table1, figure3 ..., or all", metavar="EXPERIMENT")

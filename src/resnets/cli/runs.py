@@ -16,8 +16,8 @@ def runs(commands: Commands) -> None:
         commands,
         "runs",
         help="list runs: what differs, state, errors, time left",
-        description="List the runs of a folder: a column for each field that differs between them, then how far each is "
-        "and its last and best error.",
+        description="List the runs of a folder: a column for each field that differs between them, then how far each "
+        "is and its last and best error.",
     )
     command.add("folder", nargs="?", default="runs", help="folder of the runs (runs)", metavar="DIR")
     command.add("--json", action="store_true", help="print JSON")

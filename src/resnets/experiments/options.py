@@ -39,8 +39,12 @@ class ReproduceOptions(Options):
 class SweepOptions(Options):
     """Which runs a sweep makes. `vary` is kept as pairs of a field and its values."""
 
-    vary: Any = option((), "fields and the values that each takes: shortcut=identity,scale:0.5:1; separate values that "
-                       "have commas by semicolons; several fields give every combination", metavar="FIELD=A,B")  # fmt: skip
+    vary: tuple[Any, ...] = option(
+        (),
+        "train with each of these values: shortcut=identity,conv1x1; values with commas in them are separated by "
+        "semicolons; several fields give every combination",
+        metavar="FIELD=A,B",
+    )
     seeds: tuple[int, ...] = option((), "a run for each of these seeds: 0,1,2", parse=parse_seeds, metavar="N,N")
     runs: int = option(1, "this many seeds, from --seed on", least=1, most=MOST_SEEDS, metavar="N")
     jobs: int = option(1, "runs at a time, each in a process of its own", least=1, most=1024, metavar="N")

@@ -163,7 +163,7 @@ class Outcomes(dict[str, Outcome]):
         return Outcomes({name: one.by(test) for name, one in self.items()})
 
     def spread(self, metric: str) -> Spread | None:
-        """From rows with several seeds that learned something: those that fail all sit at chance and hide the spread."""
+        """From rows with several seeds that learned something: those that fail sit at chance and hide the spread."""
         squares, freedom = 0.0, 0
         for one in self.values():
             values = one.values(metric)

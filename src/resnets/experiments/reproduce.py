@@ -18,7 +18,7 @@ from resnets.experiments.budgets import BUDGETS
 from resnets.experiments.comparison import HEADER, compare_rows, correlate, find_common, write_error
 from resnets.experiments.observations import OBSERVATIONS, Verdict, judge
 from resnets.experiments.options import ReproduceOptions
-from resnets.experiments.outcomes import Outcomes, read_row
+from resnets.experiments.outcomes import Outcome, Outcomes, read_row
 from resnets.experiments.plan import Job, choose_rows, find_experiments, make_plan, open_imagenet
 from resnets.experiments.results import RowFile
 from resnets.options import takes
@@ -219,11 +219,12 @@ def _run_rows(rows: Sequence[RowEstimate], folder: Path, options: ReproduceOptio
             run_seed(row.job, seed, sources[row.job], out=Path(options.out), folder=folder, quiet=watcher.quiet, **how)
             watcher.end_run(row, seed, time.monotonic() - began)
         found = read_row(path)
-        errors = [
-            f"{write_error(one, ' %')} {row.job.row.split} error{f', {one.test},' * bool(one.test)} of {len(one.runs)} runs"
-            for one in map(found.by, found.tests)
-        ]
-        watcher.end_row(row, path, errors)
+        watcher.end_row(row, path, [_describe_error(found.by(test), row.job.row.split) for test in found.tests])
+
+
+def _describe_error(one: Outcome, split: str) -> str:
+    test = f", {one.test}," if one.test else ""
+    return f"{write_error(one, ' %')} {split} error{test} of {len(one.runs)} runs"
 
 
 def _complete_results(jobs: Sequence[Job], folder: Path, options: ReproduceOptions, watcher: Watcher) -> None:

@@ -1,12 +1,13 @@
 """Files of results: what published numbers are made from. No torch here.
 
-`resnets results` collects finished runs into one file; `resnets reproduce` writes a file for each row, again after every
-seed. Both are written whole or not at all.
+`resnets results` collects finished runs into one file; `resnets reproduce` writes a file for each row, again after
+every seed. Both are written whole or not at all.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -46,15 +47,14 @@ def _collect_seeds(runs: Sequence[Run]) -> dict[str, Any]:
     if unfinished := [str(run.path) for run in runs if run.result is None]:
         raise UserError(f"only finished runs can be collected; not finished: {', '.join(unfinished)}.")
     runs = sorted(runs, key=lambda run: run.identity.seed)
-    seeds = [run.identity.seed for run in runs]
-    for one, other in zip(runs, runs[1:], strict=False):
+    for one, other in itertools.pairwise(runs):
         if one.identity.seed == other.identity.seed:
             raise UserError(f"{one.path} and {other.path} are the same run; leave one of them out.")
     described = runs[0].identity.to_dict()
     del described["seed"]
     results = [run.result or {} for run in runs]
     splits = [split for split in ("validation", "test") if all(split in result for result in results)]
-    summary = {split: {"runs": len(seeds), **_summarize(r[split] for r in results)} for split in splits}
+    summary = {split: {"runs": len(runs), **_summarize(r[split] for r in results)} for split in splits}
     return {**described, "summary": summary, "runs": [_describe_run(run) for run in runs]}
 
 

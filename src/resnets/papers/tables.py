@@ -76,9 +76,9 @@ V2: dict[Row, Value] = {  # every number of v2 on CIFAR, once
 }
 
 
-def quote(label: str, row: Row, **more: float) -> Cell:
-    """A cell with v2's number; `more` are mean and deviation, which only Table 4 gives."""
-    return Cell(label, row, dataclasses.replace(V2[row], **more))
+def quote(label: str, row: Row, mean: float | None = None, std: float | None = None) -> Cell:
+    """A cell with v2's number; mean and deviation are given by Table 4 alone."""
+    return Cell(label, row, dataclasses.replace(V2[row], mean=mean, std=std))
 
 
 _TABLE1 = (

@@ -29,7 +29,8 @@ class Difference:
 
     def __str__(self) -> str:
         word = "beyond chance" if self.beyond_chance else "within chance"
-        return f"{self.variant} against {self.against}: {self.error_on} error {self.points:+.2f} points, {word} ({self.why})"
+        what = f"{self.variant} against {self.against}: {self.error_on} error"
+        return f"{what} {self.points:+.2f} points, {word} ({self.why})"
 
 
 @dataclass(frozen=True)

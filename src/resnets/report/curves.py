@@ -46,7 +46,7 @@ def build_figure(curves: Sequence[Curve], size: tuple[float, float] = (7, 4.5)) 
             losses.plot(*curve.points["loss"], "--", linewidth=1.2, **look)
         steps, values = curve.points.get(curve.split, ([], []))
         once = measured_once(curve.points, curve.split)
-        if once:  # the training error shows the way there
+        if once and "training" in curve.points:  # the training error shows the way there
             errors.plot(*curve.points["training"], linewidth=0.6, **look)
         errors.plot(steps, values, "o-" if once else "-", label=curve.name, **look)
     losses.set(xlabel="iterations", ylabel="training loss (dashed)", yscale="log")
@@ -80,7 +80,7 @@ def draw(runs: Sequence[Run], path: Path) -> Path:
     drawn = []
     for i, (run, name) in enumerate(zip(runs, name_runs(runs, [run.identity for run in runs]), strict=True)):
         points = run.curves
-        split = next((split for split in ("test", "validation") if split in points), "training")
-        text = f"{label(name)}: {split} error {points[split][1][-1]:.2f} %"
+        split = next((split for split in ("test", "validation", "training") if split in points), "")
+        text = f"{label(name)}: {split} error {points[split][1][-1]:.2f} %" if split else label(name)
         drawn.append(Curve(dict(points), split, _COLOURS[i % len(_COLOURS)], text))
     return save(build_figure(drawn), path, dpi=150)

@@ -90,8 +90,8 @@ def _print_total(rows: list[RowEstimate]) -> None:
     idle = sum(row.seconds / max(row.busy, 1.0) for row in rows)
     if total > max(_BUSY * idle, _SOON):
         say(
-            f"warning: the machine is busy with other programs: steps take {total / idle:.1f} times as long as their CPU "
-            f"time explains. Without these programs it would take about {clock(idle)} instead of {clock(total)}."
+            f"warning: the machine is busy with other programs: steps take {total / idle:.1f} times as long as their "
+            f"CPU time explains. Without these programs it would take about {clock(idle)} instead of {clock(total)}."
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from resnets.atomic import make_folder_of, write_atomically
@@ -74,10 +74,10 @@ def compare_command(paths: list[str], out: str | None, *, as_json: bool) -> None
 
 
 def _print_comparison(comparison: RunComparison) -> None:
-    """Configuration, then outcome; a column for each run, or a line for each where they are many."""
+    """Configuration, then outcome, with a column for each run."""
     runs = comparison.runs
-    rows = {name: values for name, values in comparison.fields.items()} or {"configuration": ("the same",) * len(runs)}
-    outcome = {
+    rows = comparison.fields or {"configuration": ("the same",) * len(runs)}
+    outcome: dict[str, Sequence[str]] = {
         "state": [run.state for run in runs],
         "steps": [f"{run.step:,}/{run.steps:,}" for run in runs],
         "training loss": [_number(run.loss, 3) for run in runs],
@@ -103,9 +103,7 @@ def _letter(i: int) -> str:
     return chr(ord("A") + i) if i < 26 else f"run {i + 1}"
 
 
-def _print_columns(
-    title: str, header: Sequence[str], rows: dict[str, Sequence[str]] | dict[str, tuple[str, ...]]
-) -> None:
+def _print_columns(title: str, header: Sequence[str], rows: Mapping[str, Sequence[str]]) -> None:
     print_table((title, *header), [[name, *values] for name, values in rows.items()])
 
 
