@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from resnets.atomic import make_folder_of, write_atomically
 from resnets.cli.left_out import LeftOut
 from resnets.errors import UserError
 from resnets.experiments.results import collect_runs, write_results
@@ -112,17 +111,13 @@ def results_command(paths: list[str], out: str) -> None:
 
 
 def report_command(paths: list[str], out: str) -> int:
-    from resnets.report.page.inputs import gather
-    from resnets.report.page.page import page
+    from resnets.report.page.page import write_report
 
     left_out = LeftOut()
-    gathered = gather([Path(path) for path in paths], left_out.tell)
-    text = page(gathered)
-    make_folder_of(Path(out))
-    write_atomically(Path(out), text.encode("utf-8", "backslashreplace"))  # names of files may be no UTF-8
-    counts = [f"{len(gathered.found[budget])} rows at budget {budget}" for budget in gathered.budgets]
-    counts += [f"{len(gathered.analyses)} analyses", f"{len(gathered.trainings)} other trainings"]
-    others = f"; {gathered.left_out} files of other kinds left out" if gathered.left_out else ""
+    inputs = write_report([Path(path) for path in paths], Path(out), left_out.tell)
+    counts = [f"{len(inputs.found[budget])} rows at budget {budget}" for budget in inputs.budgets]
+    counts += [f"{len(inputs.analyses)} analyses", f"{len(inputs.trainings)} other trainings"]
+    others = f"; {inputs.left_out} files of other kinds left out" if inputs.left_out else ""
     print_lines(f"{out}: {', '.join(counts)}{others}")
     return left_out.code
 
