@@ -11,7 +11,7 @@ import time
 import pytest
 
 from resnets import UserError
-from resnets.cli.sweep import add_sweep_options, read_sweep_options, sweep_command
+from resnets.cli.sweep import add_sweep_options, sweep_command
 from resnets.experiments.options import SweepOptions
 from resnets.experiments.sweep import SweepWatcher, plan_sweep, sweep
 from resnets.recipe import recipe_of
@@ -162,9 +162,9 @@ def test_the_command_prints_plan_and_table_and_names_what_failed(tmp_path, capsy
     parser = argparse.ArgumentParser()
     add_sweep_options(parser)
     words = ["--vary", "shortcut=identity,scale:0.5:1", "--vary", "lr=0.3,1e30", "--seeds", "0,1"]
-    options = read_sweep_options(parser.parse_args(words), {"jobs": 1, "seeds": (7,)})
+    options = SweepOptions(**vars(parser.parse_args(words)))
     assert (options.seeds, options.jobs) == ((0, 1), 1)
-    code = sweep_command("preresnet20", options, 0, {**TINY, "out": tmp_path, "quiet": True})
+    code = sweep_command("preresnet20", options, {**TINY, "out": tmp_path, "quiet": True, "seed": 5})
     said = capsys.readouterr()
     assert code == 1
     assert said.out.startswith("8 runs of preresnet20: 4 variants, seeds 0, 1.\n  shortcut identity, lr 0.3\n")
@@ -182,4 +182,4 @@ def test_the_command_prints_plan_and_table_and_names_what_failed(tmp_path, capsy
 def test_several_processes_of_torchrun_are_refused(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(UserError, match="without torchrun"):
-        sweep_command("preresnet20", SweepOptions(runs=2), 0, {})
+        sweep_command("preresnet20", SweepOptions(runs=2), {})

@@ -272,7 +272,7 @@ def test_data_decide_the_number_of_classes(tmp_path):
         for count, name in ((10, "cifar10"), (100, "cifar100"))
     )
     assert summarize_differences([ten, hundred]) == {"data": ("cifar10", "cifar100")}
-    more = dataclasses.replace(ten, spec=spec_of("resnet20", num_classes=12))
+    more = RunKey(spec_of("resnet20", num_classes=12), ten.data, ten.digest, ten.recipe, 0)
     assert summarize_differences([ten, more]) == {"num_classes": ("10", "12")}
 
 

@@ -30,19 +30,14 @@ def add_sweep_options(parser: argparse.ArgumentParser) -> None:
         group.add_argument(f"--{field.name}", help=field.metadata["help"].replace("%", "%%"), **settings)
 
 
-def read_sweep_options(args: argparse.Namespace, filed: Mapping[str, Any] | None = None) -> SweepOptions:
-    """What was given on the command line; what was not, from a configuration file."""
-    given = {name: getattr(args, name) for name in fields_of(SweepOptions) if hasattr(args, name)}
-    return SweepOptions(**{**(filed or {}), **given})
-
-
-def sweep_command(model: str, options: SweepOptions, seed: int, keywords: Mapping[str, Any]) -> int:
-    """Plan, run and summarise a sweep; `keywords` are those of `resnets.train`, without the seed. 1 if a run failed."""
+def sweep_command(model: str, options: SweepOptions, keywords: Mapping[str, Any]) -> int:
+    """Plan, run and summarise a sweep; `keywords` are those of `resnets.train`. 1 if a run failed."""
     from resnets.experiments.sweep import ConsoleSweepWatcher, SweepWatcher, plan_sweep, run_sweep
 
     if os.environ.get("WORLD_SIZE", "1") != "1":
         raise UserError("--vary, --seeds and --jobs train on one device: start them without torchrun.")
-    trials = plan_sweep(model, options, seed, keywords)
+    keywords = dict(keywords)
+    trials = plan_sweep(model, options, keywords.pop("seed", 0), keywords)
     _print_plan(model, trials, options)
     watcher = SweepWatcher() if keywords.get("quiet") else ConsoleSweepWatcher()
     found = run_sweep(model, trials, options.jobs, keywords, watcher)
