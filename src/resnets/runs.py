@@ -21,10 +21,11 @@ import shlex
 import statistics
 import subprocess
 import sys
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 from weakref import WeakSet
 
 from resnets import records
@@ -32,6 +33,8 @@ from resnets.errors import UserError
 from resnets.ownership import open_plain
 from resnets.recipe import LATER, RECIPES, Recipe, recipe_of
 from resnets.spec import Spec
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -111,7 +114,7 @@ class Run:
 
     @property
     def result(self) -> dict[str, Any] | None:
-        """What it came to, or None while it is not finished."""
+        """Its errors, or None while it is not finished."""
         return self._read(self.result_path, records.RESULT) if self.result_path.exists() else None
 
     @property
@@ -267,6 +270,14 @@ def find(root: Path) -> list[Run]:
     if (root / "config.json").exists():
         return [Run(root)]
     return [Run(path.parent) for path in sorted(root.glob("*/config.json"))]
+
+
+def group_variants(items: Iterable[Item], key_of: Callable[[Item], RunKey]) -> dict[RunKey, list[Item]]:
+    """Runs, or what is known of them, that differ in nothing but the seed, in the order of the first of each group."""
+    found: dict[RunKey, list[Item]] = {}
+    for item in items:
+        found.setdefault(replace(key_of(item), seed=0), []).append(item)
+    return found
 
 
 @dataclass(frozen=True)

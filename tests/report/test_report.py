@@ -252,6 +252,8 @@ def test_seeds_are_pooled_by_variant(tmp_path, errors, beyond):
     assert difference.beyond_chance is (bound < 1) is beyond
     assert f"3 and 3 seeds explain {bound:.2f} points" in difference.why
     assert list(found.fields) == ["lr", "seed"]
+    mixed = compare_runs([runs[i] for i in (0, 3, 4, 1, 2, 5)])
+    assert [run.path for run in mixed.runs] == [run.path for run in runs]
 
 
 def test_one_run_is_not_compared(tmp_path):

@@ -15,7 +15,7 @@ from resnets.options import fields_of, parse_value
 from resnets.text import print_lines, print_table, say
 
 if TYPE_CHECKING:
-    from resnets.experiments.sweep import Sweep, Trial
+    from resnets.experiments.sweep import Sweep, Trial, VariantSummary
 
 
 def add_sweep_options(parser: argparse.ArgumentParser) -> None:
@@ -55,6 +55,10 @@ def _print_plan(model: str, trials: Sequence[Trial], options: SweepOptions) -> N
         print_lines(*(f"  {name}" for name in variants), flush=True)
 
 
+def _write_std(variant: VariantSummary) -> str:
+    return f"{variant.errors.std:.2f}" if variant.count > 1 else ""
+
+
 def _print_results(model: str, found: Sweep) -> None:
     from resnets.report.curves import draw
 
@@ -67,7 +71,7 @@ def _print_results(model: str, found: Sweep) -> None:
             say(f"no curves: {error}")
     header = ("variant", "error on", "mean, %", "std", "runs")
     cells = [
-        [each.name or model, each.error_on, f"{each.errors.mean:.2f}", f"{each.errors.std:.2f}", str(each.count)]
+        [each.name or model, each.error_on, f"{each.errors.mean:.2f}", _write_std(each), str(each.count)]
         for each in found.summarize()
     ]
     if cells:

@@ -54,23 +54,22 @@ def _compare_value(row: Row, theirs: float, mean: float | None, found: Outcomes)
 
 
 def _compare_order(cell: Cell, experiment: Experiment, found: Outcomes) -> Agreement:
-    same = contrary = untold = 0
+    signs = []  # against each other row: 1 in the paper's order, -1 in the contrary one, 0 where noise hides it
     for theirs, other in _find_peers(cell, experiment, found):
         sign, _ = found.compare(cell.row, other, "error")  # type: ignore[arg-type]
-        same += sign == theirs
-        contrary += sign == -theirs
-        untold += sign == 0
-    if not same + contrary + untold:
+        signs.append(sign * theirs)
+    same, contrary, unclear = (signs.count(sign) for sign in (1, -1, 0))
+    if not signs:
         return Agreement(UNDECIDED, "there is no other row to compare with")
     if not same + contrary:
         word = UNDECIDED
     elif contrary > same:
         word = AGAINST
     else:
-        word = AGREES if not contrary and same >= untold else PARTLY
-    counts = {"in the paper's order": same, "contrary to it": contrary, "not told apart": untold}
-    told = ", ".join(f"{words}: {count}" for words, count in counts.items() if count)
-    return Agreement(word, f"beside the other rows {told}")
+        word = AGREES if not contrary and same >= unclear else PARTLY
+    why = [f"same order as the paper against {same} of {len(signs)} rows"]
+    why += [f"contrary order against {contrary}"] * bool(contrary) + [f"{unclear} within noise"] * bool(unclear)
+    return Agreement(word, ", ".join(why))
 
 
 def _find_peers(cell: Cell, experiment: Experiment, found: Outcomes) -> list[tuple[int, Row]]:

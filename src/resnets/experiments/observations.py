@@ -1,4 +1,4 @@
-"""The papers' seven observations, each judged by what rows came to at one budget.
+"""The papers' seven observations, each judged by the results of rows at one budget.
 
 A difference between two rows counts where it is larger than the spread between seeds explains (Student's t, 5 %),
 the spread being pooled over all rows of the budget. Everything else is undecided.
@@ -62,9 +62,7 @@ def judge_claims(claims: list[Claim]) -> tuple[str, str]:
 # --- the observations -------------------------------------------------------------------------
 
 IDENTITY = Row("resnet110")
-FIGURE3 = tuple(
-    shortcut(kind) for kind in ("scale:0.5:0.5", "exclusive_gate:-6", "shortcut_gate:0", "conv1x1")
-)  # (a) to (d)
+FIGURE3 = tuple(map(shortcut, ("scale:0.5:0.5", "exclusive_gate:-6", "shortcut_gate:0", "conv1x1")))  # (a) to (d)
 BN_AFTER, RELU_BEFORE = order(110, "bn_after_add"), order(110, "relu_before_add")
 SHALLOW, DEEP = 20, (56, 110)
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from resnets.data.bad_images import POLICIES
 from resnets.engine import ENGINES, MODES
 from resnets.errors import UserError, shown
 from resnets.experiments.budgets import BUDGETS
@@ -26,7 +25,7 @@ class ReproduceOptions(Options):
     results: str = option("results", "folder of the results", metavar="DIR")
     data_dir: str | None = option(None, "folder to look for CIFAR in", metavar="DIR")
     imagenet: str | None = option(None, "ImageNet's folder, with train and val; its rows wait for it", metavar="DIR")
-    bad_images: str = option("error", "images that cannot be decoded", choices=POLICIES, metavar="POLICY")
+    bad_images: str = option("error", "images that cannot be decoded", choices=("error", "skip"), metavar="POLICY")
     device: str = option("auto", "cpu, cuda, mps ...; auto: an accelerator if there is one")
     engine: str = option("auto", "how units are computed", choices=ENGINES)
     memory: str = option(

@@ -1,4 +1,4 @@
-"""What rows came to, read from `results/<budget>/<row>.json`."""
+"""The results of rows, read from `results/<budget>/<row>.json`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from resnets.spec import ORDERS
 
 METRICS = {  # of a run: the error counts in per cent, a run that diverged has infinite error and loss
     "error": "test error, %",
-    "top5": "share of pictures whose class is not among the first five, %",
+    "top5": "top-5 error, %",
     "early": "training loss, the median of the first quarter",
     "final": "training loss, the mean of the last tenth",
     "truncation": "share of y_l below zero, over all units",
@@ -25,14 +25,14 @@ METRICS = {  # of a run: the error counts in per cent, a run that diverged has i
 
 @dataclass(frozen=True)
 class Outcome:
-    """The runs of one row at one budget. Those on ImageNet were tested in several ways, of which one is looked at."""
+    """The runs of one row at one budget. Those on ImageNet were tested in several ways; `test` chooses one."""
 
     row: str
     budget: str
     scaled: tuple[str, ...]  # what differs from the papers' protocol
     limit: float  # above this error a run counts as failed
     result: dict[str, Any]  # the whole file
-    test: str = ""  # the way that is looked at
+    test: str = ""  # the way whose errors `values` gives
 
     @classmethod
     def from_dict(cls, result: dict[str, Any]) -> Outcome:
@@ -61,7 +61,7 @@ class Outcome:
         return bool(errors) and statistics.median(errors) > self.limit
 
     def values(self, metric: str) -> tuple[float, ...]:
-        """A number for each run that has one; none where it was not tested in the way that is looked at."""
+        """A number for each run that has one; none where the row was not tested by `test`."""
         if self.test not in self.tests:
             return ()
         found = (_READERS[metric](self, run) for run in self.runs)

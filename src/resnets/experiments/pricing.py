@@ -1,6 +1,6 @@
 """Estimate what a plan costs before it starts: time a few steps of short nets with each row's units.
 
-Two times are told: by the clock, which depends on what else the machine does now, and CPU time, which hardly does.
+Two times are given: by the clock, which depends on what else the machine does now, and CPU time, which hardly does.
 """
 
 from __future__ import annotations

@@ -124,10 +124,10 @@ class _Faults:
 
 @takes(ReproduceOptions)
 def reproduce(names: str | Sequence[str], *, options: ReproduceOptions, watcher: Watcher | None = None) -> Reproduction:
-    """Run experiments of the papers at a budget and compare what they came to.
+    """Run experiments of the papers at a budget and compare the results with the papers.
 
     `names` are experiments such as `table1`, or `all`. What is finished is skipped; a run that was stopped goes on.
-    `watcher` is told what happens.
+    Methods of `watcher` are called along the way.
 
     >>> found = resnets.reproduce("table1", budget="smoke")
     >>> found.outcomes["resnet110-cifar10"].values("error")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from resnets.atomic import make_folder_of, write_atomically
 from resnets.errors import UserError
 from resnets.experiments.outcomes import read_row
-from resnets.runs import Run, RunKey, Summary, provenance
+from resnets.runs import Run, RunKey, Summary, group_variants, provenance
 from resnets.text import json_text
 
 if TYPE_CHECKING:
@@ -33,9 +33,7 @@ def collect_runs(runs: Sequence[Run]) -> dict[str, Any]:
 
     Runs that differ in more than the seed become `groups`, each of which has the form of a single one.
     """
-    groups: dict[RunKey, list[Run]] = {}
-    for run in runs:
-        groups.setdefault(dataclasses.replace(run.identity, seed=0), []).append(run)
+    groups = group_variants(runs, lambda run: run.identity)
     found = [_collect_seeds(group) for group in groups.values()]
     if not found:
         raise UserError("no run was given to collect.")

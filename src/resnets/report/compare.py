@@ -13,7 +13,7 @@ from resnets.differences import find_differences, label_runs
 from resnets.errors import UserError
 from resnets.experiments.outcomes import student
 from resnets.report.listing import RunSummary, summarize_run
-from resnets.runs import Run, RunKey
+from resnets.runs import Run, RunKey, group_variants
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,13 @@ class RunComparison:
 
 
 def compare_runs(runs: Sequence[Run]) -> RunComparison:
-    """Two runs or more; those that differ in nothing but the seed are seeds of one variant."""
+    """Two runs or more; those that differ in nothing but the seed are seeds of one variant, and stand together.
+
+    The first variant is the one that the others are compared with.
+    """
     if len(runs) < 2:
         raise UserError(f"there is nothing to compare with {runs[0].path if runs else 'no run'}; name two runs.")
+    runs = [run for seeds in group_variants(runs, lambda run: run.identity).values() for run in seeds]
     keys = [run.identity for run in runs]
     summaries = tuple(map(summarize_run, runs))
     names = name_runs(runs, keys)
@@ -70,12 +74,10 @@ def name_runs(runs: Sequence[Run], keys: Sequence[RunKey]) -> list[str]:
 
 def _compare_variants(keys: Sequence[RunKey], runs: Sequence[RunSummary]) -> list[Difference]:
     """Each variant against the first, where both have finished runs with an error on the same kind of images."""
-    variants: dict[RunKey, list[RunSummary]] = {}
-    for key, run in zip(keys, runs, strict=True):
-        if run.state == "finished" and run.interval:
-            variants.setdefault(dataclasses.replace(key, seed=0), []).append(run)
-    names = label_runs(list(variants))
-    groups = list(zip(names, variants.values(), strict=True))
+    finished = [(key, run) for key, run in zip(keys, runs, strict=True) if run.state == "finished" and run.interval]
+    variants = group_variants(finished, lambda pair: pair[0])
+    scored = [[run for _, run in pairs] for pairs in variants.values()]
+    groups = list(zip(label_runs(list(variants)), scored, strict=True))
     return [_compare(one, groups[0]) for one in groups[1:] if one[1][0].error_on == groups[0][1][0].error_on]
 
 

@@ -67,7 +67,7 @@ def compare_command(paths: list[str], out: str | None, *, as_json: bool) -> None
     else:
         _print_comparison(comparison)
     if out is not None:
-        picture = curves.draw(runs, Path(out))
+        picture = curves.draw([Run(run.path) for run in comparison.runs], Path(out))
         if not as_json:
             print_lines("", f"curves: {picture}")
 
