@@ -11,9 +11,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from resnets.experiments import results
 from resnets.experiments.budgets import Budget, Scale
-from resnets.experiments.plan import job
+from resnets.experiments.plan import make_job
+from resnets.experiments.results import RowFile
 from resnets.experiments.running import Sources, run_seed
 from resnets.papers.rows import Row
 from resnets.papers.tables import shortcut
@@ -37,8 +37,8 @@ def main() -> None:
     for name in args.only.split(","):
         budget = Budget(name, "", 1, (PROTOCOLS[name],))
         for row in ROWS:
-            one = job(row, budget)
-            if args.seed not in results.seeds_done(FOLDER, one):
+            one = make_job(row, budget)
+            if args.seed not in RowFile(FOLDER, one).runs:
                 run_seed(one, args.seed, sources[one], out=ROOT / "runs" / "budgets", folder=FOLDER)
 
 

@@ -32,7 +32,7 @@ MANY = "9" * 5000
         (["train", "resnet20", "--data", f"synthetic:{MANY}"], "write synthetic:N"),
         (["train", "resnet20", "--log-every", "²"], "is not a whole number"),
         (["eval", "resnet20", "--precise-bn=-5"], "precise_bn must be at least 0, not -5"),
-        (["reproduce", "table1", "--seeds", "999999999999"], "--seeds must be at least 1 and at most 10,000"),
+        (["reproduce", "table1", "--seeds", "999999999999"], "argument --seeds: seeds must be between 1 and 10000"),
         (["runs", "a" * 5000], "does not exist"),
         (["report", "a" * 5000], "does not exist"),
         (["eval", "a" * 5000], "unknown network"),

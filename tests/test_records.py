@@ -9,7 +9,7 @@ import pytest
 from resnets import records, spec_of
 from resnets.cli import main
 from resnets.errors import UserError
-from resnets.experiments.outcomes import read, read_row
+from resnets.experiments.outcomes import Outcomes, read_row
 from resnets.recipe import recipe_of
 from resnets.runs import Run, RunKey, provenance
 from tools.tables import pages as tables
@@ -222,7 +222,7 @@ def test_a_row_that_would_mislead_is_refused(tmp_path, keys, value, sentence):
     with pytest.raises(UserError, match=sentence):
         read_row(path)
     left_out = []
-    assert read(tmp_path, left_out.append) == {}
+    assert Outcomes.read(tmp_path, left_out.append) == {}
     assert len(left_out) == 1
 
 

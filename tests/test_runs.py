@@ -347,10 +347,9 @@ def test_a_link_in_a_run_is_not_followed(tmp_path, name, there):
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names here")
 @pytest.mark.parametrize("name", [".lock", "metrics.jsonl"])
 def test_a_pipe_in_a_run_is_refused_and_not_waited_for(tmp_path, name):
-    from resnets.report.listing import _locked
 
     os.mkfifo(tmp_path / name)
-    assert _locked(tmp_path) is False
+    assert Run(tmp_path).is_locked is False
     run = Run(tmp_path)
     with pytest.raises((UserError, OSError)):  # a pipe without a reader cannot be opened for writing
         (run.lock if name == ".lock" else run.open_metrics)()

@@ -389,6 +389,24 @@ TRAINING = Record(  # as `resnets results` writes it
 )
 
 
+def _check_groups(result: dict[str, Any]) -> None:
+    for i, group in enumerate(result["groups"]):
+        try:
+            _check_described(group)
+        except UserError as error:
+            raise UserError(f"groups[{i}].{error}") from None
+
+
+TRAININGS = Record({"groups": ListOf(TRAINING.shape, 1)}, _check_groups)  # of several variants in one file
+
+
+def check_trainings(value: Any, path: Path) -> list[dict[str, Any]]:
+    """The variants in a file that `resnets results` wrote; a file of one variant is a variant itself."""
+    if isinstance(value, dict) and "groups" in value:
+        return TRAININGS.checked(value, path)["groups"]
+    return [TRAINING.checked(value, path)]
+
+
 def _check_row(row: dict[str, Any]) -> None:
     units, tests = sum(_check_described(row).blocks), row.get("tests", [])
     split = "validation" if row["recipe"]["validation"] else "test"

@@ -21,10 +21,11 @@ import shlex
 import statistics
 import subprocess
 import sys
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 from weakref import WeakSet
 
 from resnets import records
@@ -32,6 +33,8 @@ from resnets.errors import UserError
 from resnets.ownership import open_plain
 from resnets.recipe import LATER, RECIPES, Recipe, recipe_of
 from resnets.spec import Spec
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,7 @@ class RunKey:
         return f"{readable[:_LONGEST]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
+CHECKPOINT_NAME = re.compile(r"step-([0-9]{1,18})-[0-9a-f]+\.safetensors")
 _LONGEST = 240  # characters of a slug before its hash: file systems take names of 255 bytes
 
 
@@ -112,6 +116,7 @@ class Run:
         self.metrics_path = path / "metrics.jsonl"
         self.result_path = path / "result.json"
         self.checkpoints = path / "checkpoints"
+        self.lock_path = path / ".lock"
         self.weights = path / "final.safetensors"
         self.picture = path / "curves.svg"
 
@@ -138,7 +143,7 @@ class Run:
 
     @property
     def result(self) -> dict[str, Any] | None:
-        """What it came to, or None while it is not finished."""
+        """Its errors, or None while it is not finished."""
         return self._read(self.result_path, records.RESULT) if self.result_path.exists() else None
 
     @property
@@ -225,7 +230,7 @@ class Run:
         self.path.mkdir(parents=True, exist_ok=True)
         if self.metrics_path.is_symlink():  # here, as it may be cut before it is opened
             raise UserError(f"{self.metrics_path} is a symbolic link, which is not followed; remove it.")
-        handle = os.fdopen(open_plain(self.path / ".lock", os.O_RDWR | os.O_CREAT), "r+")
+        handle = os.fdopen(open_plain(self.lock_path, os.O_RDWR | os.O_CREAT), "r+")
         try:
             import fcntl
         except ImportError:  # not on Windows
@@ -238,6 +243,26 @@ class Run:
             raise UserError(sentence) from None
         _LOCKS.add(handle)
         return handle
+
+    @property
+    def is_locked(self) -> bool:
+        """Whether a living process trains here, as far as the system tells."""
+        try:
+            import fcntl
+
+            with os.fdopen(open_plain(self.lock_path, os.O_RDONLY)) as handle:
+                fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except (ImportError, OSError, UserError):
+            return False
+        return False
+
+    @property
+    def checkpoint_step(self) -> int | None:
+        """The step from which the run goes on: that of the newest checkpoint, by the names of the files."""
+        matches = (CHECKPOINT_NAME.fullmatch(path.name) for path in self.checkpoints.glob("step-*.safetensors"))
+        return max((int(match[1]) for match in matches if match), default=None)
 
 
 _LOCKS: WeakSet[IO[str]] = WeakSet()
@@ -275,6 +300,14 @@ def find(root: Path) -> list[Run]:
     if (root / "config.json").exists():
         return [Run(root)]
     return [Run(path.parent) for path in sorted(root.glob("*/config.json"))]
+
+
+def group_variants(items: Iterable[Item], key_of: Callable[[Item], RunKey]) -> dict[RunKey, list[Item]]:
+    """Runs, or what is known of them, that differ in nothing but the seed, in the order of the first of each group."""
+    found: dict[RunKey, list[Item]] = {}
+    for item in items:
+        found.setdefault(replace(key_of(item), seed=0), []).append(item)
+    return found
 
 
 @dataclass(frozen=True)

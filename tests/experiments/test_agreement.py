@@ -2,8 +2,8 @@
 
 import pytest
 
-from resnets.experiments.agreement import agreement
-from resnets.experiments.outcomes import Outcome
+from resnets.experiments.agreement import find_agreement
+from resnets.experiments.outcomes import Outcome, Outcomes
 from resnets.papers.tables import EXPERIMENTS
 
 TABLE1 = EXPERIMENTS["table1"]
@@ -18,12 +18,12 @@ def outcomes(errors, scaled=SCALED, limit=81.0):
             runs = [{"result": {"test": {"error": error + d}}} for d in (-0.1, 0.1)]
             result = {"recipe": {"validation": 0}, "runs": runs}
             found[cell.row.name] = Outcome(cell.row.name, "hour", scaled, limit, result)
-    return found
+    return Outcomes(found)
 
 
 def words(errors, **options):
     found = outcomes(errors, **options)
-    told = (agreement(cell, TABLE1, found) for cell in TABLE1.cells)
+    told = (find_agreement(cell, TABLE1, found) for cell in TABLE1.cells)
     return [one and one.word for one in told]
 
 
@@ -62,7 +62,7 @@ def test_a_row_told_apart_from_few_agrees_only_partly():
     ("error", "word"), [(6.61, "agrees"), (6.70, "agrees"), (7.61, "against"), (5.61, "against"), (30.0, "against")]
 )
 def test_where_nothing_was_scaled_values_are_compared(error, word):
-    told = agreement(TABLE1.cells[0], TABLE1, outcomes([error, *IN_ORDER[1:]], scaled=(), limit=68.0))
+    told = find_agreement(TABLE1.cells[0], TABLE1, outcomes([error, *IN_ORDER[1:]], scaled=(), limit=68.0))
     assert told is not None
     assert told.word == word
     assert f"{abs(error - 6.61):.2f} points" in told.why
@@ -70,6 +70,6 @@ def test_where_nothing_was_scaled_values_are_compared(error, word):
 
 def test_where_nothing_was_scaled_a_failure_agrees_with_a_failure():
     found = outcomes(IN_ORDER, scaled=(), limit=20.0)
-    told = [agreement(cell, TABLE1, found) for cell in TABLE1.cells]
+    told = [find_agreement(cell, TABLE1, found) for cell in TABLE1.cells]
     assert [one.word for one in told if one.why == "both fail"] == ["agrees"] * 4
     assert {one.word for one in told if one.why == "ours fails, the paper's does not"} == {"against"}

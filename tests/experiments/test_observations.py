@@ -3,8 +3,8 @@
 import pytest
 
 from resnets import UserError, spec_of
-from resnets.experiments.observations import FIGURE3, OBSERVATIONS, verdict, verdicts
-from resnets.experiments.outcomes import outcome, read, spread
+from resnets.experiments.observations import FIGURE3, OBSERVATIONS, judge, judge_all
+from resnets.experiments.outcomes import Outcome, Outcomes
 from resnets.papers.rows import Row
 from resnets.papers.tables import order
 
@@ -23,11 +23,11 @@ def made(row, *, errors=(30.0, 31.0), early=(2.0, 2.02), final=(1.0, 1.02), size
         runs.append(run)
     network = spec.to_dict()
     result = {"row": row.name, "budget": "hour", "scaled": [], "fails_above": 81.0, "network": network, "runs": runs}
-    return outcome({**result, "recipe": {"validation": 0}})
+    return Outcome.from_dict({**result, "recipe": {"validation": 0}})
 
 
-def judge(number, *outcomes):
-    return verdict(OBSERVATIONS[number - 1], {one.row: one for one in outcomes}).verdict
+def decide(number, *outcomes):
+    return judge(OBSERVATIONS[number - 1], Outcomes({one.row: one for one in outcomes})).verdict
 
 
 IDENTITY = made(Row("resnet110"))
@@ -39,7 +39,7 @@ def near(value):
 
 
 def test_there_are_seven_and_without_results_all_are_undecided():
-    told = verdicts({})
+    told = judge_all(Outcomes())
     assert [one.number for one in told] == [1, 2, 3, 4, 5, 6, 7]
     assert {one.verdict for one in told} == {"undecided"}
     assert all("there is no result of" in one.why for one in told)
@@ -47,25 +47,25 @@ def test_there_are_seven_and_without_results_all_are_undecided():
 
 @pytest.mark.parametrize(("slow", "word"), list(zip((2.5, 1.5, 2.01), OUTCOMES, strict=True)))
 def test_1_and_3_early_losses(slow, word):
-    assert judge(1, made(Row("resnet1001"), early=near(slow)), made(Row("preresnet1001"))) == word
-    assert judge(3, made(order(110, "bn_after_add"), early=near(slow)), IDENTITY) == word
+    assert decide(1, made(Row("resnet1001"), early=near(slow)), made(Row("preresnet1001"))) == word
+    assert decide(3, made(order(110, "bn_after_add"), early=near(slow)), IDENTITY) == word
 
 
 def test_1_one_seed_is_judged_by_the_spread_of_other_rows():
     slow, fast = made(Row("resnet1001"), errors=(90.0,)), made(Row("preresnet1001"), errors=(70.0,), early=(1.5,))
-    assert judge(1, slow, fast) == "undecided"
-    assert judge(1, slow, fast, made(Row("resnet20")), made(Row("resnet32"))) == "holds"
+    assert decide(1, slow, fast) == "undecided"
+    assert decide(1, slow, fast, made(Row("resnet20")), made(Row("resnet32"))) == "holds"
 
 
 @pytest.mark.parametrize(("last", "word"), list(zip((1.5, 0.5, 1.0), OUTCOMES, strict=True)))
 def test_2_all_shortcuts_must_train_worse(last, word):
     others = [made(row, final=near(1.5)) for row in FIGURE3[:-1]]
-    assert judge(2, IDENTITY, *others, made(FIGURE3[-1], final=near(last))) == word
+    assert decide(2, IDENTITY, *others, made(FIGURE3[-1], final=near(last))) == word
 
 
 def test_2_a_shortcut_that_diverges_trains_worse():
     others = [made(row, final=near(1.5)) for row in FIGURE3[:-1]]
-    assert judge(2, IDENTITY, *others, made(FIGURE3[-1], failed=(0, 1))) == "holds"
+    assert decide(2, IDENTITY, *others, made(FIGURE3[-1], failed=(0, 1))) == "holds"
 
 
 def test_4_the_signal_grows_in_every_unit_or_not():
@@ -73,16 +73,16 @@ def test_4_the_signal_grows_in_every_unit_or_not():
     falling = growing[:30] + growing[29:54]  # unit 29 keeps it as it is
     with_relu = order(110, "relu_before_add")
     usual = made(Row("resnet110"), size=[1.0] * 55)
-    assert judge(4, usual, made(with_relu, size=growing)) == "holds"
-    assert judge(4, usual, made(with_relu, size=falling)) == "does not hold"
-    assert judge(4, made(Row("resnet110"), size=growing), made(with_relu, size=growing)) == "undecided"
-    assert judge(4, IDENTITY, made(with_relu)) == "undecided"
+    assert decide(4, usual, made(with_relu, size=growing)) == "holds"
+    assert decide(4, usual, made(with_relu, size=falling)) == "does not hold"
+    assert decide(4, made(Row("resnet110"), size=growing), made(with_relu, size=growing)) == "undecided"
+    assert decide(4, IDENTITY, made(with_relu)) == "undecided"
 
 
 def test_4_units_that_change_the_dimension_do_not_count():
     size = [1.0 + i for i in range(55)]
     size = [s - 100 * (i > 18) - 100 * (i > 36) for i, s in enumerate(size)]  # falls in units 18 and 36
-    assert judge(4, made(Row("resnet110"), size=[1.0] * 55), made(order(110, "relu_before_add"), size=size)) == "holds"
+    assert decide(4, made(Row("resnet110"), size=[1.0] * 55), made(order(110, "relu_before_add"), size=size)) == "holds"
 
 
 @pytest.mark.parametrize(("deep", "word"), list(zip((0.6, 0.1, None), OUTCOMES, strict=True)))
@@ -90,7 +90,7 @@ def test_5_truncation(deep, word):
     spreading = [made(Row(name), zeros=0.3) for name in ("resnet20", "resnet32", "resnet44")]
     for one in spreading:
         one.runs[1]["signal"]["zeros"] = [0.5, 0.31]
-    assert judge(5, made(Row("resnet1001"), zeros=deep), made(Row("resnet164"), zeros=0.3), *spreading) == word
+    assert decide(5, made(Row("resnet1001"), zeros=deep), made(Row("resnet164"), zeros=0.3), *spreading) == word
 
 
 def test_5_the_zeros_of_the_stem_and_of_units_without_a_last_relu_do_not_count():
@@ -101,9 +101,9 @@ def test_5_the_zeros_of_the_stem_and_of_units_without_a_last_relu_do_not_count()
 @pytest.mark.parametrize(("loss", "word"), list(zip((1.2, 0.8, 1.0), OUTCOMES, strict=True)))
 def test_6_higher_loss_and_lower_error(loss, word):
     original = made(Row("resnet164"), errors=(30.0, 30.5))
-    assert judge(6, original, made(Row("preresnet164"), errors=(20.0, 20.5), final=near(loss))) == word
+    assert decide(6, original, made(Row("preresnet164"), errors=(20.0, 20.5), final=near(loss))) == word
     worse = made(Row("preresnet164"), errors=(40.0, 40.5), final=near(1.2))
-    assert judge(6, original, worse) == "does not hold"
+    assert decide(6, original, worse) == "does not hold"
 
 
 @pytest.mark.parametrize(
@@ -114,14 +114,15 @@ def test_6_higher_loss_and_lower_error(loss, word):
 def test_7_plain_nets_degrade_and_residual_nets_do_not(plain, residual, word):
     shallow = made(Row("plain20")), made(Row("resnet20"))
     assert (
-        judge(7, *shallow, made(Row("plain56"), final=near(plain)), made(Row("resnet56"), final=near(residual))) == word
+        decide(7, *shallow, made(Row("plain56"), final=near(plain)), made(Row("resnet56"), final=near(residual)))
+        == word
     )
-    assert judge(7, *shallow) == "undecided"
+    assert decide(7, *shallow) == "undecided"
 
 
 def test_a_verdict_says_why():
-    told = verdict(OBSERVATIONS[2], {IDENTITY.row: IDENTITY, "resnet110-bn_after_add-cifar10": made(
-        order(110, "bn_after_add"), early=near(2.5))})  # fmt: skip
+    told = judge(OBSERVATIONS[2], Outcomes({IDENTITY.row: IDENTITY, "resnet110-bn_after_add-cifar10": made(
+        order(110, "bn_after_add"), early=near(2.5))}))  # fmt: skip
     assert told.why.startswith("yes: resnet110-bn_after_add-cifar10 2.51, resnet110-cifar10 2.01 (training loss, ")
     assert "seeds' spread 0.014" in told.why
 
@@ -140,14 +141,14 @@ def test_the_spread_is_pooled_over_rows_that_learned():
         "c": made(Row("resnet44"), errors=(90.0, 90.0)),  # at chance
         "d": made(Row("resnet56"), errors=(10.0,)),
     }
-    found = spread(rows, "error")
+    found = Outcomes(rows).spread("error")
     assert found.freedom == 2
     assert found.std == pytest.approx(((8 + 2) / 2) ** 0.5)
     assert found.quantile == pytest.approx(4.3027, abs=1e-3)
-    assert spread({"d": rows["d"]}, "error") is None
+    assert Outcomes({"d": rows["d"]}).spread("error") is None
 
 
 def test_a_file_that_is_no_result_is_told(tmp_path):
     (tmp_path / "a.json").write_text("{}")
     with pytest.raises(UserError, match=r"a\.json: row is missing\. Move the file away"):
-        read(tmp_path)
+        Outcomes.read(tmp_path)

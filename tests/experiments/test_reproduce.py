@@ -13,12 +13,15 @@ from resnets import UserError
 from resnets.cli import main
 from resnets.data.synthetic import synthetic
 from resnets.engine.memory_estimate import MemoryEstimate
-from resnets.experiments import comparison, pricing, results, running
+from resnets.experiments import comparison, pricing, running
 from resnets.experiments.budgets import BUDGETS
-from resnets.experiments.images import first_tested, images_of, smaller
-from resnets.experiments.outcomes import read
-from resnets.experiments.plan import Source, job
-from resnets.experiments.signals import signal
+from resnets.experiments.images import keep_first_tests, load_images, shrink
+from resnets.experiments.options import ReproduceOptions
+from resnets.experiments.outcomes import Outcome, Outcomes
+from resnets.experiments.plan import Source, make_job
+from resnets.experiments.reproduce import Watcher, reproduce
+from resnets.experiments.results import RowFile
+from resnets.experiments.signals import measure_signal
 from resnets.papers.rows import Row
 from resnets.papers.tables import EXPERIMENTS
 from resnets.runs import Run, find
@@ -69,48 +72,48 @@ def test_a_figure_end_to_end_then_skipped_then_more_seeds(tmp_path, run_smoke):
 
 def test_rows_on_held_out_images_leave_the_test_set_alone(tmp_path, run_smoke):
     assert "validation error of 1 runs" in run_smoke("gate-bias", "--rows", "*-3-*", "--seeds", "1").out
-    (one,) = read(tmp_path / "results" / "smoke").values()
+    (one,) = Outcomes.read(tmp_path / "results" / "smoke").values()
     assert "test" not in one.runs[0]["result"]
     assert one.values("error") == (one.runs[0]["result"]["validation"]["error"],)
 
 
 def test_a_killed_row_goes_on_from_its_checkpoint(tmp_path, run_smoke, interrupted):
-    one = job(Row("resnet20"), SMOKE, 1)
+    one = make_job(Row("resnet20"), SMOKE, 1)
     options = {"out": tmp_path / "runs", "folder": tmp_path, "quiet": True, "checkpoint_every": 0}
     with pytest.raises(KeyboardInterrupt):
-        running.run_seed(one, 0, images_of(one.source), **options)
-    assert not results.path_of(tmp_path, one).exists()
-    running.run_seed(one, 0, images_of(one.source), **options)
+        running.run_seed(one, 0, load_images(one.source), **options)
+    assert not RowFile(tmp_path, one).path.exists()
+    running.run_seed(one, 0, load_images(one.source), **options)
     assert interrupted == [0, 1, 2, 3, 4, 4, 5, 6, 7]
-    assert results.seeds_done(tmp_path, one) == {0}
+    assert set(RowFile(tmp_path, one).runs) == {0}
 
 
 def test_divergence_is_a_result(tmp_path):
     """It is written with its reason and not run again; results of another recipe are no longer this row's."""
-    one = job(Row("resnet20"), SMOKE)
+    one = make_job(Row("resnet20"), SMOKE)
     options = {"out": tmp_path / "runs", "folder": tmp_path, "quiet": True}
-    running.run_seed(one, 0, images_of(one.source), **options)
+    running.run_seed(one, 0, load_images(one.source), **options)
     wild = dataclasses.replace(one, recipe=dataclasses.replace(one.recipe, lr=1e20))
-    path = running.run_seed(wild, 1, images_of(one.source), **options)
-    (found,) = read(path.parent).values()
+    path = running.run_seed(wild, 1, load_images(one.source), **options)
+    (found,) = Outcomes.read(path.parent).values()
     (run,) = found.runs
     assert "is not finite in step" in run["result"]["failed"]
     assert (found.diverged, found.fails, found.values("error")) == (1, True, (math.inf,))
-    assert comparison.error_text(found) == "fails: 1 of 1 diverged"
-    assert results.seeds_done(tmp_path, wild) == {1}
-    assert results.seeds_done(tmp_path, one) == set()
+    assert comparison.write_error(found) == "fails: 1 of 1 diverged"
+    assert set(RowFile(tmp_path, wild).runs) == {1}
+    assert RowFile(tmp_path, one).runs == {}
 
 
 def test_another_mistake_is_not_taken_for_divergence(tmp_path):
-    one = job(Row("resnet20"), SMOKE)
+    one = make_job(Row("resnet20"), SMOKE)
     with pytest.raises(UserError, match="unknown memory"):
-        running.run_seed(one, 0, images_of(one.source), out=tmp_path, folder=tmp_path, memory="much")
+        running.run_seed(one, 0, load_images(one.source), out=tmp_path, folder=tmp_path, memory="much")
 
 
 def test_results_of_shards_merge_by_file(tmp_path, run_smoke):
     for i in (1, 2):
         run_smoke("figure1", "--shard", f"{i}/2", "--seeds", "1")
-    assert set(read(tmp_path / "results" / "smoke")) == {"resnet1001-cifar10", "preresnet1001-cifar10"}
+    assert set(Outcomes.read(tmp_path / "results" / "smoke")) == {"resnet1001-cifar10", "preresnet1001-cifar10"}
 
 
 def test_a_dry_run_plans_prices_and_leaves_nothing(tmp_path, run_smoke):
@@ -123,6 +126,64 @@ def test_a_dry_run_plans_prices_and_leaves_nothing(tmp_path, run_smoke):
     assert list(tmp_path.iterdir()) == []
 
 
+class Log(Watcher):
+    """What a reproduction reports, in order."""
+
+    def __init__(self):
+        self.said = []
+
+    def show_plan(self, plan):
+        self.said.append(("plan", [row.job.row.name for row in plan.todo]))
+
+    def start_run(self, row, seed, number, count):
+        self.said.append(("start", row.job.row.name, seed, number, count))
+
+    def end_row(self, row, path, errors):
+        self.said.append(("end", path.name, len(errors)))
+
+
+def test_the_library_returns_plan_outcomes_tables_and_verdicts_and_prints_nothing(tmp_path, capsys):
+    options = ReproduceOptions(
+        budget="smoke", seeds=1, out=tmp_path / "runs", results=tmp_path / "results", rows="pre*"
+    )
+    log = Log()
+    found = reproduce("figure1", options=options, watcher=log)
+    assert log.said == [
+        ("plan", ["preresnet1001-cifar10"]),
+        ("start", "preresnet1001-cifar10", 0, 1, 1),
+        ("end", "preresnet1001-cifar10.json", 1),
+    ]
+    assert [(row.seeds, row.fits, row.mode) for row in found.plan.rows] == [((0,), True, "fast")]
+    assert list(found.outcomes) == ["preresnet1001-cifar10"]
+    (table,) = found.tables
+    assert table.cells[1][:2] == ["ResNet-1001, proposed unit", "4.92"]
+    assert [(one.number, one.verdict) for one in found.verdicts] == [(1, "undecided"), (5, "undecided")]
+    again = reproduce(["figure1"], options=options, dry_run=True)
+    assert (again.plan.todo, again.plan.rows[0].seeds, dict(again.outcomes)) == ([], (), {})
+    assert capsys.readouterr().out == ""
+
+
+def test_cpu_time_stands_beside_the_time_by_the_clock(monkeypatch):
+    """A step of 3 seconds that took 2 of CPU time from two threads took three times as long as these explain."""
+    monkeypatch.setattr(pricing, "time_step", lambda *_, **how: pricing.Step(work=2.0, wall=3.0))
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    found = pricing.price(make_job(Row("resnet20"), SMOKE), "cpu")
+    assert found.cpu_seconds == pytest.approx(found.seconds * 2 / 3)
+    assert found.busy == pytest.approx(3.0)
+
+
+@pytest.mark.parametrize(("busy", "warns"), [(2.0, True), (1.2, False)])
+def test_an_estimate_on_a_busy_machine_comes_with_a_warning(run_smoke, monkeypatch, busy, warns):
+    price = pricing.Price(7200.0, 3600.0, 1 << 30, "fast", True, "", busy)
+    monkeypatch.setattr(pricing, "price", lambda *_: price)
+    said = run_smoke("plain-cifar", "--rows", "resnet20*", "--seeds", "2", "--dry-run")
+    assert "1 rows to run: 4:00:00 at the current load of the machine, 2.00 CPU hours." in said.out
+    assert ("CPU time" in said.out, "2:00:00" in said.out) == (True, True)
+    warning = "the machine is busy with other programs: steps take 2.0 times as long as their CPU time explains. "
+    assert (f"{warning}Without these programs it would take about 2:00:00 instead of 4:00:00." in said.err) is warns
+    assert ("busy" in said.err) is warns
+
+
 def test_rows_run_by_plain_pytorch_where_that_is_asked_for(tmp_path, run_smoke):
     run_smoke("plain-cifar", "--rows", "resnet20*", "--engine", "plain", "--seeds", "1")
     (config,) = tmp_path.rglob("config.json")
@@ -132,8 +193,8 @@ def test_rows_run_by_plain_pytorch_where_that_is_asked_for(tmp_path, run_smoke):
 
 
 def test_a_row_without_room_is_named_with_the_flag_that_makes_it_fit(tmp_path, run_smoke, monkeypatch):
-    one = job(Row("resnet20"), SMOKE)
-    need = {mode: pricing.forecast(pricing.alike(one.spec), 32, 16, mode).added for mode in ("fast", "min")}
+    one = make_job(Row("resnet20"), SMOKE)
+    need = {mode: pricing.forecast(pricing.normalize_spec(one.spec), 32, 16, mode).added for mode in ("fast", "min")}
     assert need["min"] < need["fast"]
     monkeypatch.setattr(pricing, "available", lambda device: int(need["min"] / 0.9) + 1)
     told = pricing.price(one, "cpu", "fast")
@@ -155,11 +216,11 @@ def test_the_price_grows_with_depth_on_a_straight_line(monkeypatch):
         work = 0.1 + 0.02 * sum(spec.blocks)
         return pricing.Step(work, next(busy) * work)
 
-    monkeypatch.setattr(pricing, "_measured", measured)
-    spec = pricing.alike(job(Row("resnet110"), BUDGETS["hour"]).spec)
+    monkeypatch.setattr(pricing, "_time_steps", measured)
+    spec = pricing.normalize_spec(make_job(Row("resnet110"), BUDGETS["hour"]).spec)
     factor = (2 * 0.16 + 4 * 0.46) / (0.16 + 0.46)
-    found = pricing.step_seconds(spec, job(Row("resnet110"), SMOKE).recipe, 16, device="cpu", memory="fast")
-    assert found == pytest.approx(1.18 * factor)
+    found = pricing.time_step(spec, make_job(Row("resnet110"), SMOKE).recipe, 16, device="cpu", memory="fast")
+    assert found == pytest.approx((1.18, 1.18 * factor))
 
 
 def test_memory_is_foretold_for_the_device_that_will_train(monkeypatch):
@@ -171,10 +232,10 @@ def test_memory_is_foretold_for_the_device_that_will_train(monkeypatch):
 
     monkeypatch.setattr(pricing, "choose", torch.device)
     monkeypatch.setattr(pricing, "available", lambda device: None)
-    monkeypatch.setattr(pricing, "step_seconds", lambda *_, **how: 1.0)
+    monkeypatch.setattr(pricing, "time_step", lambda *_, **how: pricing.Step(1.0, 1.0))
     monkeypatch.setattr(pricing, "forecast", forecast)
     monkeypatch.setattr(pricing, "fastest", lambda spec, batch, size, room, device: forecast(spec, 1, 1, device=device))
-    pricing.price(job(Row("resnet20"), SMOKE), "cuda", "lean")
+    pricing.price(make_job(Row("resnet20"), SMOKE), "cuda", "lean")
     assert asked == ["cuda", "cuda"]
 
 
@@ -214,7 +275,7 @@ def test_what_older_results_lack_is_measured_from_their_weights(tmp_path, run_sm
     path.write_text(json.dumps(old))
     said = run_smoke(*words, code=2).err
     assert "final.safetensors is not what" in said
-    assert "the signal is another" in said
+    assert "its signal is" in said
     assert json.loads(path.read_text()) == old
 
     shutil.rmtree(tmp_path / "runs")
@@ -225,7 +286,7 @@ def test_what_older_results_lack_is_measured_from_their_weights(tmp_path, run_sm
 
 
 def test_rows_that_cost_the_same_are_priced_once():
-    kinds = {pricing.alike(job(row, SMOKE).spec) for row in EXPERIMENTS["gate-bias"].rows}
+    kinds = {pricing.normalize_spec(make_job(row, SMOKE).spec) for row in EXPERIMENTS["gate-bias"].rows}
     assert len(kinds) == 1
 
 
@@ -236,7 +297,7 @@ def test_rows_that_cost_the_same_are_priced_once():
         (["table9"], "unknown experiment 'table9'"),
         (["table1", "--shard", "5/4"], "a shard is written as 3/16"),
         (["table1", "--rows", "no"], "no row matches 'no'"),
-        (["table1", "--seeds", "0"], "--seeds must be at least 1"),
+        (["table1", "--seeds", "0"], "argument --seeds: seeds must be between 1 and 10000"),
         (["table1", "--memory", "much"], "unknown memory 'much'"),
     ],
 )
@@ -264,8 +325,8 @@ def test_the_list_names_every_experiment_and_budget(capsys):
 
 def test_a_comparison_has_the_papers_values_and_ours(tmp_path, run_smoke):
     run_smoke("figure1", "--seeds", "1")
-    found = read(tmp_path / "results" / "smoke")
-    lines, scaled = comparison.lines(EXPERIMENTS["table4"], found)
+    found = Outcomes.read(tmp_path / "results" / "smoke")
+    lines, scaled = comparison.compare_rows(EXPERIMENTS["table4"], found)
     assert "images 16x16" in scaled
     by_label = {line[0]: line for line in lines}
     assert by_label["NIN, cifar10"][1:3] == ["8.81", "quoted"]
@@ -283,8 +344,8 @@ def test_ranks_are_compared_within_one_protocol(tmp_path):
     for i, cell in enumerate(cells):
         result = {"recipe": {"validation": 0}, "runs": [{"result": {"test": {"error": cell.value.error + 40}}}]}
         scaled = ("160it for 64000it",) if i >= 6 else ("700it for 64000it",)
-        found[cell.row.name] = comparison.Outcome(cell.row.name, "hour", scaled, 81.0, result)
-    assert list(map(str, comparison.correlations(EXPERIMENTS["table3"], found))) == [
+        found[cell.row.name] = Outcome(cell.row.name, "hour", scaled, 81.0, result)
+    assert list(map(str, comparison.correlate(EXPERIMENTS["table3"], Outcomes(found)))) == [
         "rank correlation with the paper over 6 rows on cifar10: +1.00"
     ]
 
@@ -294,7 +355,7 @@ def test_ranks_are_compared_within_one_protocol(tmp_path):
 
 def test_smaller_images_are_means_of_pixels_for_training_and_testing_alike():
     images = synthetic(64)
-    small = smaller(images, 16)
+    small = shrink(images, 16)
     assert small.train_images.shape == (64, 3, 16, 16)
     assert small.test_images.shape == (16, 3, 16, 16)
     assert (small.name, small.digest == images.digest) == ("synthetic:64@16", False)
@@ -308,10 +369,10 @@ def test_smaller_images_are_means_of_pixels_for_training_and_testing_alike():
 
 
 def test_fewer_test_images_are_another_data_set():
-    images = images_of(Source("synthetic:64", None, 8))
+    images = load_images(Source("synthetic:64", None, 8))
     assert (len(images.test_images), len(images.test_labels), images.name) == (8, 8, "synthetic:64/8")
     assert images.digest != synthetic(64).digest
-    assert np.array_equal(images.test_images, first_tested(synthetic(64), 8).test_images)
+    assert np.array_equal(images.test_images, keep_first_tests(synthetic(64), 8).test_images)
 
 
 def test_the_signal_is_that_of_the_networks_maps(tmp_path):
@@ -319,11 +380,11 @@ def test_the_signal_is_that_of_the_networks_maps(tmp_path):
     from resnets.data.augment import Normalize
     from resnets.weights.models import load
 
-    one = job(Row("resnet110", (("order", "relu_before_add"),)), SMOKE, 1)
-    images = images_of(one.source)
+    one = make_job(Row("resnet110", (("order", "relu_before_add"),)), SMOKE, 1)
+    images = load_images(one.source)
     running.run_seed(one, 0, images, out=tmp_path / "runs", folder=tmp_path, quiet=True)
     (run,) = find(tmp_path / "runs")
-    found = signal(Run(run.path), images)
+    found = measure_signal(Run(run.path), images)
     with torch.no_grad():
         maps = load(run.weights).eval().forward_units(
             Normalize.of(images)(torch.from_numpy(images.train_images[:32]))

@@ -12,10 +12,10 @@ from resnets.errors import UserError
 from resnets.experiments import plan as planning
 from resnets.experiments import protocols, running
 from resnets.experiments.budgets import BUDGETS
-from resnets.experiments.outcomes import read
-from resnets.experiments.plan import experiments_of, imagenet_in, job, plan, rows_of
+from resnets.experiments.outcomes import Outcomes
+from resnets.experiments.plan import choose_rows, find_experiments, make_job, make_plan, open_imagenet
 from resnets.papers.rows import Row
-from resnets.papers.tables import EXPERIMENTS, protocols_of
+from resnets.papers.tables import EXPERIMENTS, list_protocols
 from resnets.recipe import RECIPES
 
 ROW = Row("resnet101", (("stride_on", "1x1"),), "imagenet", "imagenet-paper")  # in four tables, by three protocols
@@ -47,33 +47,33 @@ def reproduce(tmp_path, capsys):
 
 
 def test_the_paper_budget_is_the_papers_protocol_on_the_whole_of_imagenet(imagenet, monkeypatch):
-    folder = imagenet_in(str(imagenet))
-    rows = [row for row in rows_of(experiments_of(["all"])) if row.data == "imagenet"]
-    told = {one.scaled for one in plan(rows, BUDGETS["paper"], imagenet=folder).jobs}
+    folder = open_imagenet(str(imagenet))
+    rows = [row for row in choose_rows(find_experiments(["all"])) if row.data == "imagenet"]
+    told = {one.scaled for one in make_plan(rows, BUDGETS["paper"], imagenet=folder)[0]}
     assert told == {("18 of 1,281,167 training images", "12 of 50,000 test images")}
     monkeypatch.setattr(planning, "IMAGENET_IMAGES", 18)
     monkeypatch.setattr(planning, "IMAGENET_TESTED", 12)
-    for one in plan(rows, BUDGETS["paper"], imagenet=folder).jobs:
+    for one in make_plan(rows, BUDGETS["paper"], imagenet=folder)[0]:
         assert (one.scaled, one.seeds, one.side, one.spec.num_classes) == ((), (0,), 224, 1000)
         assert one.recipe == RECIPES[one.row.recipe]
         assert one.steps == -(-90 * 18 // 256)
 
 
 def test_a_smaller_budget_says_what_it_takes_of_imagenet(imagenet):
-    whole = imagenet_in(str(imagenet))
+    whole = open_imagenet(str(imagenet))
     hour = BUDGETS["hour"]
-    one = job(ROW, hour, imagenet=whole)
+    one = make_job(ROW, hour, imagenet=whole)
     assert one.scaled == (
         "6 of 1000 classes", "18 of 1,281,167 training images", "12 of 50,000 test images",
         "crops of 64 for 224 (others in proportion)", "widths 16,32,64,128", "800it for 90ep", "batch 32", "lr 0.0125",
         "milestones 267it,533it",
     )  # fmt: skip
     assert (one.spec.depth, one.spec.num_classes, one.recipe.side, one.recipe.pad) == (101, 6, 64, 4)
-    assert job(ROW, hour, imagenet=whole).source == one.source  # so that rows share their images
+    assert make_job(ROW, hour, imagenet=whole).source == one.source  # so that rows share their images
 
 
 def test_a_row_is_trained_once_for_all_its_protocols():
-    assert protocols_of(ROW) == ("224 crop", "10 crops", "5 scales")
+    assert list_protocols(ROW) == ("224 crop", "10 crops", "5 scales")
     cells = [cell for experiment in EXPERIMENTS.values() for cell in experiment.cells if cell.row]
     assert all(cell.test in protocols.PROTOCOLS for cell in cells if cell.row.data == "imagenet")
     assert all(not cell.test for cell in cells if cell.row.data != "imagenet")
@@ -89,9 +89,9 @@ def test_a_row_is_trained_once_for_all_its_protocols():
     ],
 )
 def test_protocols_are_in_proportion_to_the_crops_of_training(test, told, cost):
-    assert protocols.views_of(test, 224) == protocols.PROTOCOLS[test]
-    assert str(protocols.views_of(test, 64)) == told
-    assert protocols.cost(test) == pytest.approx(cost, rel=1e-3)
+    assert protocols.scale_views(test, 224) == protocols.PROTOCOLS[test]
+    assert str(protocols.scale_views(test, 64)) == told
+    assert protocols.count_crops(test) == pytest.approx(cost, rel=1e-3)
 
 
 def test_mistakes_are_one_sentence(imagenet, reproduce):
@@ -111,7 +111,7 @@ def test_a_row_end_to_end(tmp_path, imagenet, reproduce, capsys):
     said = reproduce(*words)
     assert "1 rows to run" in said.out
     assert said.out.count("took 0:") == 1
-    (one,) = read(tmp_path / "results" / "smoke").values()
+    (one,) = Outcomes.read(tmp_path / "results" / "smoke").values()
     assert one.tests == ("224 crop", "10 crops", "5 scales")
     (entry,) = one.runs
     assert one.result["data"]["name"] == "imagenet"
@@ -148,7 +148,7 @@ def test_a_row_end_to_end(tmp_path, imagenet, reproduce, capsys):
 
 
 def test_a_killed_row_goes_on_from_its_checkpoint(tmp_path, imagenet, interrupted):
-    one = job(ROW, BUDGETS["smoke"], 1, imagenet_in(str(imagenet)))
+    one = make_job(ROW, BUDGETS["smoke"], 1, open_imagenet(str(imagenet)))
     options = {"out": tmp_path / "runs", "folder": tmp_path, "quiet": True, "checkpoint_every": 0}
     with pytest.raises(KeyboardInterrupt):
         running.run_seed(one, 0, one.source.folder, **options)
@@ -164,7 +164,7 @@ def test_real_pictures(tmp_path, reproduce):
             (tmp_path / "imagenet" / split / folder.name).symlink_to(folder)
     said = reproduce("table5", "--rows", "preresnet152*", "--seeds", "1", "--imagenet", tmp_path / "imagenet").out
     assert "ResNet-152, pre-activation unit, 320 crop" in said
-    (one,) = read(tmp_path / "results" / "smoke").values()
+    (one,) = Outcomes.read(tmp_path / "results" / "smoke").values()
     assert one.runs[0]["tests"]["320 crop"]["images"] == 24
 
 

@@ -6,10 +6,12 @@ from resnets import list_models, spec_of
 from resnets.papers.numbers import REPORTED, beside, reported
 
 
-def test_every_row_names_a_network_and_stands_once():
-    rows = [(row.network, row.data) for row in REPORTED]
-    assert len(set(rows)) == len(rows)
-    assert {name for name, _ in rows} <= set(list_models())
+def test_the_numbers_are_those_of_the_tables():
+    assert {name for name, _ in REPORTED} <= set(list_models())
+    assert all((row.network, row.data) == key for key, row in REPORTED.items())
+    assert len(REPORTED) == 17
+    assert (REPORTED["resnet1202", "cifar10"].error, REPORTED["resnet1202", "cifar10"].where) == (7.93, "v1 Table 6")
+    assert (REPORTED["resnet164", "cifar100"].error, REPORTED["resnet164", "cifar100"].where) == (25.16, "v2 Table 3")
 
 
 def test_a_pre_activation_net_without_a_row_stands_beside_its_original_twin():

@@ -14,7 +14,7 @@ from resnets.report.page import page as whole
 from resnets.report.page import plot
 from resnets.report.page.curves import PANELS
 from resnets.report.page.html import Html, tag
-from resnets.report.page.inputs import gather
+from resnets.report.page.inputs import read_inputs
 from resnets.report.page.plot import COLOURS
 
 go = pytest.importorskip("plotly.graph_objects", reason="the page needs resnets[report]")
@@ -121,8 +121,8 @@ def test_figure_7_of_v1_has_a_response_a_layer(made):
 
 @pytest.mark.parametrize(("values", "dtick"), [((1.5, 4.0), None), ((2.0, 90.0), "D2"), ((1e-5, 1.0), None)])
 def test_log_axes_of_a_decade_or_two_have_few_ticks(values, dtick):
-    lines, shape = [plot.trace(0, "net", [1, 2], list(values))], plot.layout("l", "loss", log=True)
-    drawn = plot.figure(lines, shape, "a title")
+    lines, shape = [plot.make_trace(0, "net", [1, 2], list(values))], plot.make_layout("l", "loss", log=True)
+    drawn = plot.build_figure(lines, shape, "a title")
     (spec,) = re.findall(r'<script type="application/json">(.*?)</script>', drawn)
     assert json.loads(spec)["layout"]["yaxis"].get("dtick") == dtick
 
@@ -203,17 +203,17 @@ def test_files_that_are_no_results_are_refused_by_name(tmp_path, content, messag
 def test_folders_without_results_and_rows_given_twice_are_refused(tmp_path, made_results, write):
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match="there is no result in"):
-        gather([tmp_path / "empty"])
+        read_inputs([tmp_path / "empty"])
     with pytest.raises(UserError, match="does not exist"):
-        gather([tmp_path / "no"])
+        read_inputs([tmp_path / "no"])
     write(tmp_path / "again", EXPERIMENTS["table1"].cells[0], "hour", (1.0,))
     with pytest.raises(UserError, match="are of the same row and budget"):
-        gather([made_results, tmp_path / "again"])
-    assert len(gather([made_results, made_results / "hour"]).files) == 6  # the same file twice is one
+        read_inputs([made_results, tmp_path / "again"])
+    assert len(read_inputs([made_results, made_results / "hour"]).files) == 6  # the same file twice is one
 
 
 def test_the_extra_is_named_where_it_is_missing(monkeypatch, made_results, tmp_path, capsys):
-    whole._library.cache_clear()
+    whole._pack_plotly.cache_clear()
     monkeypatch.setitem(sys.modules, "plotly.offline", None)
     assert main(["report", str(made_results), "-o", str(tmp_path / "a.html")]) == 2
     assert "resnets[report]" in capsys.readouterr().err

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from resnets.errors import UserError
-from resnets.report.propagation import PANELS, draw, line, plotting
+from resnets.report.propagation import PANELS, draw, plotting, read_line
 
 DATA = {
     "label": "a net",
@@ -19,7 +19,7 @@ BY_NAME = {panel.name: panel for panel in PANELS}
 
 
 def points(name: str, what: str = "") -> list[tuple[int, float | None]]:
-    found = zip(*line(DATA, BY_NAME[name], what or name), strict=True)
+    found = zip(*read_line(DATA, BY_NAME[name], what or name), strict=True)
     return [(at, None if math.isnan(value) else value) for at, value in found]
 
 

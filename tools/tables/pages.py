@@ -12,6 +12,7 @@ from typing import Any
 
 from resnets import records
 from resnets.atomic import write_atomically
+from resnets.differences import label_groups
 from resnets.errors import UserError
 from resnets.papers.numbers import beside
 from resnets.runs import Summary
@@ -26,13 +27,14 @@ def cifar(results: Path) -> str:
     """Every collected training: errors of ours and of the papers."""
     lines = ["| network | data | recipe | test error, ours | the papers' |", "|---|---|---|---|---|"]
     for path in sorted((results / "cifar").glob("*.json")):
-        result = records.TRAINING.read(path)
-        tests = [run["result"]["test"] for run in result["runs"]]
-        spec, data = Spec.from_dict(result["network"]), result["data"]["name"]
-        # Of several runs the spread is over seeds; of one it can only be over test images.
-        said = Summary(tuple(test["error"] for test in tests)) if len(tests) > 1 else _with_interval(tests[0])
-        ours = f"[{said}](results/cifar/{path.name})"
-        lines.append(f"| {spec.name} | {data} | `{result['recipe']['name']}` | {ours} | {beside(spec, data) or '-'} |")
+        groups = records.check_trainings(records.load(path), path)
+        for result, variant in zip(groups, label_groups(groups), strict=True):
+            tests = [run["result"]["test"] for run in result["runs"]]
+            spec, data = Spec.from_dict(result["network"]), result["data"]["name"]
+            # Of several runs the spread is over seeds; of one it can only be over test images.
+            said = Summary(tuple(test["error"] for test in tests)) if len(tests) > 1 else _with_interval(tests[0])
+            cells = [spec.name + variant, data, f"`{result['recipe']['name']}`", f"[{said}](results/cifar/{path.name})"]
+            lines.append(f"| {' | '.join(cells)} | {beside(spec, data) or '-'} |")
     return "\n".join(lines)
 
 

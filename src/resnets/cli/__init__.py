@@ -18,7 +18,7 @@ import re
 import sys
 from collections.abc import Sequence
 
-from resnets.cli import analyze, data, evaluate, models, papers, predict, training, weights
+from resnets.cli import analyze, data, evaluate, models, papers, predict, runs, training, weights
 from resnets.cli.parser import Parser
 from resnets.errors import UserError, describe_out_of_memory, is_out_of_memory, one_of
 from resnets.text import say
@@ -33,9 +33,10 @@ COMMANDS = (
     weights.convert,
     weights.export,
     analyze.analyze,
-    training.runs,
-    training.plot,
-    training.results,
+    runs.runs,
+    runs.compare,
+    runs.plot,
+    runs.results,
     papers.reproduce,
     papers.report,
     data.data,

@@ -5,39 +5,27 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from resnets.cli.old_options import (
-    bad_images_option,
-    device_option,
-    training_engine_option,
-)
+from resnets.cli.options import Command
 
 if TYPE_CHECKING:
     from resnets.cli.parser import Commands
 
 
 def reproduce(commands: Commands) -> None:
-    parser = commands.add_parser(
+    from resnets.experiments.options import ReproduceOptions
+
+    command = Command(
+        commands,
         "reproduce",
+        ReproduceOptions,
         help="run the papers' tables and figures, at a budget",
-        description="Run the papers' tables and figures and put our numbers beside theirs. The plan and its price come "
-        "first. The same command again goes on where it was stopped and skips what is finished.",
+        description="Run the papers' tables and figures and put our numbers beside theirs. The plan and the time that "
+        "it takes come first. The same command again goes on where it was stopped and skips what is finished.",
         usage="%(prog)s [options] EXPERIMENT ...",
     )
-    parser.add_argument("names", nargs="*", help="table1, figure3 ..., or all", metavar="EXPERIMENT")
-    parser.add_argument("--list", action="store_true", help="describe the experiments and the budgets")
-    parser.add_argument("--budget", default="hour", help="paper, day, hour or smoke (hour)")
-    parser.add_argument("--seeds", type=int, help="runs of each row, instead of the budget's", metavar="N")
-    parser.add_argument("--rows", help="only rows whose name fits a shell pattern: '*gate*'", metavar="PATTERN")
-    parser.add_argument("--shard", help="one slice of the rows: 3/16, the third of sixteen", metavar="I/N")
-    parser.add_argument("--out", default="runs", help="folder of the runs (runs)", metavar="DIR")
-    parser.add_argument("--results", default="results", help="folder of the results (results)", metavar="DIR")
-    parser.add_argument("--data-dir", help="a folder to look for CIFAR in", metavar="DIR")
-    parser.add_argument("--imagenet", help="ImageNet's folder, with train and val; its rows wait for it", metavar="DIR")
-    bad_images_option(parser)
-    device_option(parser)
-    training_engine_option(parser)
-    parser.add_argument("--memory", default="auto", help="fast, lean, min (auto: the first that fits)", metavar="MODE")
-    parser.add_argument("--dry-run", action="store_true", help="plan and price, and run nothing")
+    command.add("names", nargs="*", help="table1, figure3 ..., or all", metavar="EXPERIMENT")
+    command.add("--list", action="store_true", help="describe the experiments and the budgets")
+    command.add_options()
 
     def run(args: argparse.Namespace) -> int:
         from resnets.cli.commands.reproduce import list_command, reproduce_command
@@ -45,31 +33,31 @@ def reproduce(commands: Commands) -> None:
         if args.list:
             list_command()
             return 0
-        given = ("budget", "seeds", "rows", "shard", "out", "data_dir", "imagenet", "bad_images", "device")
-        options = {name: getattr(args, name) for name in (*given, "engine", "memory", "dry_run")}
-        return reproduce_command(args.names, results_folder=args.results, **options)
+        (given,) = command.read(args)
+        return reproduce_command(args.names, ReproduceOptions(**given))
 
-    parser.set_defaults(run=run)
+    command.run(run)
 
 
 def report(commands: Commands) -> None:
-    parser = commands.add_parser(
+    command = Command(
+        commands,
         "report",
         help="the papers' numbers and ours as one page",
         description="Put the papers' tables and figures, our results and where they come from into one HTML file that "
         "needs no network.",
     )
-    parser.add_argument(
+    command.add(
         "results",
         nargs="*",
         help="files, or folders with all below them, that reproduce, analyze --out or results wrote (results)",
         metavar="RESULTS",
     )
-    parser.add_argument("-o", "--out", default="report.html", help="the page (report.html)", metavar="FILE")
+    command.add("-o", "--out", default="report.html", help="the page (report.html)", metavar="FILE")
 
     def run(args: argparse.Namespace) -> int:
         from resnets.cli.commands.runs import report_command
 
         return report_command(args.results or ["results"], args.out)
 
-    parser.set_defaults(run=run)
+    command.run(run)

@@ -1,4 +1,4 @@
-"""`train`, and what becomes of runs: `runs`, `plot`, `results`."""
+"""`train`."""
 
 from __future__ import annotations
 
@@ -45,50 +45,3 @@ def train(commands: Commands) -> None:
         train_command(args.network, range(options.seed, options.seed + args.runs), options, {**network, **changes})
 
     command.run(run)
-
-
-def runs(commands: Commands) -> None:
-    parser = commands.add_parser("runs", help="list runs: state, error, time left", description="List runs.")
-    parser.add_argument("folder", nargs="?", default="runs", help="folder of the runs (runs)", metavar="DIR")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-
-    def run(args: argparse.Namespace) -> int:
-        from resnets.cli.commands.runs import runs_command
-
-        return runs_command(args.folder, as_json=args.json)
-
-    parser.set_defaults(run=run)
-
-
-def plot(commands: Commands) -> None:
-    parser = commands.add_parser(
-        "plot",
-        help="draw the curves of runs",
-        description="Draw training loss (dashed) and error (solid) over iterations, several runs in one picture.",
-    )
-    parser.add_argument("runs", nargs="+", help="folders of runs", metavar="RUN")
-    parser.add_argument("-o", "--out", default="curves.svg", help="the picture: .svg, .png or .pdf (curves.svg)")
-
-    def run(args: argparse.Namespace) -> int:
-        from resnets.cli.commands.runs import plot_command
-
-        return plot_command(args.runs, args.out)
-
-    parser.set_defaults(run=run)
-
-
-def results(commands: Commands) -> None:
-    parser = commands.add_parser(
-        "results",
-        help="collect finished runs into one small JSON file",
-        description="Collect finished runs that differ in the seed alone: errors, curves and provenance, as JSON.",
-    )
-    parser.add_argument("runs", nargs="+", help="folders of runs", metavar="RUN")
-    parser.add_argument("-o", "--out", required=True, help="the file to write", metavar="FILE")
-
-    def run(args: argparse.Namespace) -> None:
-        from resnets.cli.commands.runs import results_command
-
-        results_command(args.runs, args.out)
-
-    parser.set_defaults(run=run)

@@ -11,9 +11,7 @@ import math
 import statistics
 from dataclasses import dataclass
 
-from resnets.experiments.comparison import ours
-from resnets.experiments.observations import Outcomes
-from resnets.experiments.outcomes import Outcome
+from resnets.experiments.outcomes import Outcomes
 from resnets.papers.rows import Cell, Experiment, Row
 
 AGREES, PARTLY, AGAINST, UNDECIDED = "agrees", "partly", "against", "undecided"
@@ -26,63 +24,60 @@ class Agreement:
     why: str
 
 
-def agreement(cell: Cell, experiment: Experiment, found: dict[str, Outcome]) -> Agreement | None:
+def find_agreement(cell: Cell, experiment: Experiment, found: Outcomes) -> Agreement | None:
     """None where we, or the paper, have no number."""
-    one, theirs = ours(cell, found), cell.value.rank
+    one, theirs = found.find(cell), cell.value.rank
     if cell.row is None or one is None or theirs is None:
         return None
-    found = {name: other.by(cell.test) for name, other in found.items()}  # the spread is that of rows tested alike
-    return _of_order(cell, experiment, found) if one.scaled else _of_value(cell.row, theirs, cell.value.mean, found)
+    found = found.by(cell.test)  # the spread is that of rows tested alike
+    return (
+        _compare_order(cell, experiment, found)
+        if one.scaled
+        else _compare_value(cell.row, theirs, cell.value.mean, found)
+    )
 
 
-def _of_value(row: Row, theirs: float, mean: float | None, found: dict[str, Outcome]) -> Agreement:
-    one, outcomes = found[row.name], Outcomes(found)
+def _compare_value(row: Row, theirs: float, mean: float | None, found: Outcomes) -> Agreement:
+    one = found[row.name]
     if one.fails or math.isinf(theirs):
         same = one.fails and math.isinf(theirs)
-        who = (
-            "both fail"
-            if same
-            else "ours fails, the paper's does not"
-            if one.fails
-            else "the paper's fails, ours does not"
-        )
-        return Agreement(AGREES if same else AGAINST, who)
+        one_fails = "ours fails, the paper's does not" if one.fails else "the paper's fails, ours does not"
+        return Agreement(AGREES, "both fail") if same else Agreement(AGAINST, one_fails)
     values = one.values("error")
     difference = statistics.fmean(values) - (theirs if mean is None else mean)
     why = f"{abs(difference):.2f} points {'above' if difference > 0 else 'below'} the paper's"
-    noise = outcomes.spread("error")
+    noise = found.spread("error")
     if noise is None:
         return Agreement(UNDECIDED, f"{why}; no row has two seeds to tell the spread")
-    beyond = outcomes.sign(difference, 1 / len(values) + 1 / _PAPER_RUNS, "error")
+    beyond = found.sign(difference, 1 / len(values) + 1 / _PAPER_RUNS, "error")
     return Agreement(AGAINST if beyond else AGREES, f"{why}; seeds' spread {noise.std:.2g}")
 
 
-def _of_order(cell: Cell, experiment: Experiment, found: dict[str, Outcome]) -> Agreement:
-    outcomes, same, contrary, untold = Outcomes(found), 0, 0, 0
-    for theirs, other in _peers(cell, experiment, found):
-        sign, _ = outcomes.growth(cell.row, other, "error")  # type: ignore[arg-type]
-        same += sign == theirs
-        contrary += sign == -theirs
-        untold += sign == 0
-    if not same + contrary + untold:
+def _compare_order(cell: Cell, experiment: Experiment, found: Outcomes) -> Agreement:
+    signs = []  # against each other row: 1 in the paper's order, -1 in the contrary one, 0 where noise hides it
+    for theirs, other in _find_peers(cell, experiment, found):
+        sign, _ = found.compare(cell.row, other, "error")  # type: ignore[arg-type]
+        signs.append(sign * theirs)
+    same, contrary, unclear = (signs.count(sign) for sign in (1, -1, 0))
+    if not signs:
         return Agreement(UNDECIDED, "there is no other row to compare with")
     if not same + contrary:
         word = UNDECIDED
     elif contrary > same:
         word = AGAINST
     else:
-        word = AGREES if not contrary and same >= untold else PARTLY
-    counts = {"in the paper's order": same, "contrary to it": contrary, "not told apart": untold}
-    told = ", ".join(f"{words}: {count}" for words, count in counts.items() if count)
-    return Agreement(word, f"beside the other rows {told}")
+        word = AGREES if not contrary and same >= unclear else PARTLY
+    why = [f"same order as the paper against {same} of {len(signs)} rows"]
+    why += [f"contrary order against {contrary}"] * bool(contrary) + [f"{unclear} within noise"] * bool(unclear)
+    return Agreement(word, ", ".join(why))
 
 
-def _peers(cell: Cell, experiment: Experiment, found: dict[str, Outcome]) -> list[tuple[int, Row]]:
+def _find_peers(cell: Cell, experiment: Experiment, found: Outcomes) -> list[tuple[int, Row]]:
     """The other rows on the same data, tested and scaled alike, and on which side of them the paper has this one."""
-    here, theirs = ours(cell, found), cell.value.rank
+    here, theirs = found.find(cell), cell.value.rank
     peers: dict[Row, int] = {}
     for other in experiment.cells:
-        there, rank = ours(other, found), other.value.rank
+        there, rank = found.find(other), other.value.rank
         if cell.row is None or other.row is None or here is None or there is None or theirs is None or rank is None:
             continue
         alike = (other.row.data, other.test, there.scaled) == (cell.row.data, cell.test, here.scaled)

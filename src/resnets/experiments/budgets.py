@@ -92,7 +92,7 @@ BUDGETS: dict[str, Budget] = {
 }  # fmt: skip
 
 
-def budget_of(name: str) -> Budget:
+def find_budget(name: str) -> Budget:
     if name not in BUDGETS:
         raise one_of("budget", name, BUDGETS)
     return BUDGETS[name]

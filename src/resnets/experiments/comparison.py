@@ -7,42 +7,36 @@ import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from resnets.experiments.outcomes import Outcome
+from resnets.experiments.outcomes import Outcome, Outcomes
 from resnets.experiments.ranks import spearman
 from resnets.papers.rows import Cell, Experiment
 
 HEADER = ("row", "the paper", "ours", "training loss", "runs", "scaled besides")
 
 
-def ours(cell: Cell, found: dict[str, Outcome]) -> Outcome | None:
-    """What a cell's row came to, tested as the cell is; None where it is another system's, or has not been run."""
-    one = found.get(cell.row.name) if cell.row else None
-    return one.by(cell.test) if one and cell.test in one.tests else None
-
-
-def common(scalings: Iterable[Sequence[str]]) -> tuple[str, ...]:
+def find_common(scalings: Iterable[Sequence[str]]) -> tuple[str, ...]:
     """What was scaled in all rows alike, to be said once."""
     first, *others = [*scalings] or [()]
     return tuple(word for word in first if all(word in other for other in others))
 
 
-def lines(experiment: Experiment, found: dict[str, Outcome]) -> tuple[list[list[str]], str]:
+def compare_rows(experiment: Experiment, found: Outcomes) -> tuple[list[list[str]], str]:
     """A line a cell, in which what has not been run stays empty, and what was scaled in all of them."""
-    told = common(found[row.name].scaled for row in experiment.rows if row.name in found)
-    return [_line(cell, found, told) for cell in experiment.cells], ", ".join(told) or "nothing"
+    shared = find_common(found[row.name].scaled for row in experiment.rows if row.name in found)
+    return [_compare_cell(cell, found, shared) for cell in experiment.cells], ", ".join(shared) or "nothing"
 
 
-def _line(cell: Cell, found: dict[str, Outcome], told: tuple[str, ...]) -> list[str]:
-    one = ours(cell, found)
+def _compare_cell(cell: Cell, found: Outcomes, shared: tuple[str, ...]) -> list[str]:
+    one = found.find(cell)
     if one is None:
         return [cell.full_label, str(cell.value), "quoted" if cell.row is None else "", "", "", ""]
     losses = [loss for loss in one.values("final") if math.isfinite(loss)]
     loss = f"{statistics.fmean(losses):.3f}" if losses else ""
-    besides = ", ".join(word for word in one.scaled if word not in told)
-    return [cell.full_label, str(cell.value), error_text(one), loss, str(len(one.runs)), besides]
+    besides = ", ".join(word for word in one.scaled if word not in shared)
+    return [cell.full_label, str(cell.value), write_error(one), loss, str(len(one.runs)), besides]
 
 
-def error_text(one: Outcome, unit: str = "") -> str:
+def write_error(one: Outcome, unit: str = "") -> str:
     """`12.35 +- 0.40`, the median with the deviation between seeds; `/` top-5 on ImageNet; `fails` where it does."""
     found = [[value for value in one.values(metric) if math.isfinite(value)] for metric in ("error", "top5")]
     errors, columns = found[0], [values for values in found if values]
@@ -68,11 +62,11 @@ class Correlation(NamedTuple):
         return f"rank correlation with the paper over {self.rows} rows on {self.data}: {self.value:+.2f}"
 
 
-def correlations(experiment: Experiment, found: dict[str, Outcome]) -> Iterator[Correlation]:
+def correlate(experiment: Experiment, found: Outcomes) -> Iterator[Correlation]:
     """The rank correlation with the papers' column, apart for each data set and each way of scaling."""
     groups: dict[tuple[str, str, tuple[str, ...]], list[tuple[float, float]]] = {}
     for cell in experiment.cells:
-        one, theirs = ours(cell, found), cell.value.rank
+        one, theirs = found.find(cell), cell.value.rank
         if one is not None and cell.row is not None and theirs is not None:
             pairs = groups.setdefault((cell.row.data, cell.test, one.scaled), [])
             pairs.append((theirs, statistics.median(one.values("error"))))

@@ -18,7 +18,7 @@ from resnets.experiments.plan import Source
 _AT_ONCE = 5000  # images to scale
 
 
-def images_of(source: Source, folder: str | Path | None = None) -> Images | Folder:
+def load_images(source: Source, folder: str | Path | None = None) -> Images | Folder:
     """Training and test images at a source's side, so that the net is tested on what it was trained on.
 
     ImageNet's become smaller when they are read; `folder` is one to look for CIFAR in.
@@ -27,13 +27,13 @@ def images_of(source: Source, folder: str | Path | None = None) -> Images | Fold
         return source.folder
     images = load(source.name, folder)
     if source.side and source.side != images.train_images.shape[-1]:
-        images = smaller(images, source.side)
-    return first_tested(images, source.tested) if source.tested else images
+        images = shrink(images, source.side)
+    return keep_first_tests(images, source.tested) if source.tested else images
 
 
-def smaller(images: Images, side: int) -> Images:
+def shrink(images: Images, side: int) -> Images:
     """Every image scaled to `side`, in bytes again; mean and deviation are those of the scaled training images."""
-    train, test = (_scaled(part, side) for part in (images.train_images, images.test_images))
+    train, test = (_scale(part, side) for part in (images.train_images, images.test_images))
     channels = train.transpose(1, 0, 2, 3).reshape(train.shape[1], -1)
     digest = hashlib.sha256(f"{images.digest} {side}".encode())
     for part in (train, test):
@@ -48,7 +48,7 @@ def smaller(images: Images, side: int) -> Images:
     ).with_digest(digest.hexdigest())
 
 
-def _scaled(images: np.ndarray, side: int) -> np.ndarray:
+def _scale(images: np.ndarray, side: int) -> np.ndarray:
     parts = []
     for start in range(0, len(images), _AT_ONCE):
         pixels = torch.from_numpy(images[start : start + _AT_ONCE]).float()
@@ -57,7 +57,7 @@ def _scaled(images: np.ndarray, side: int) -> np.ndarray:
     return np.concatenate(parts)
 
 
-def first_tested(images: Images, count: int) -> Images:
+def keep_first_tests(images: Images, count: int) -> Images:
     """Only the first `count` test images: a very deep net takes longer to test than a short training takes."""
     return dataclasses.replace(
         images,

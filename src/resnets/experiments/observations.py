@@ -1,4 +1,4 @@
-"""The papers' seven observations, each judged by what rows came to at one budget.
+"""The papers' seven observations, each judged by the results of rows at one budget.
 
 A difference between two rows counts where it is larger than the spread between seeds explains (Student's t, 5 %),
 the spread being pooled over all rows of the budget. Everything else is undecided.
@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from resnets.experiments.outcomes import METRICS, Outcome, Spread, spread
+from resnets.experiments.outcomes import METRICS, Outcome, Outcomes
 from resnets.papers.rows import Row
 from resnets.papers.tables import order, shortcut
 
@@ -34,51 +34,24 @@ class Claim:
     why: str
 
 
-class Outcomes:
-    """All rows of one budget, as the observations ask for them."""
-
-    def __init__(self, found: dict[str, Outcome]) -> None:
-        self.found = found
-
-    def __getitem__(self, row: Row) -> Outcome:
-        return self.found[row.name]
-
-    def spread(self, metric: str) -> Spread | None:
-        return spread(self.found, metric)
-
-    def higher(self, row: Row, than: Row, metric: str) -> Claim:
-        """The claim that a row has the higher mean. Rows that a budget scales differently are not compared."""
-        if self[row].scaled != self[than].scaled:
-            return Claim(0, f"{row.name} and {than.name} were scaled differently ({METRICS[metric]})")
-        sign, difference = self.growth(row, than, metric)
-        high, low = (statistics.fmean(self[r].values(metric) or (math.nan,)) for r in (row, than))
-        return Claim(sign, f"{row.name} {high:.3g}, {than.name} {low:.3g} ({self._noise(metric, difference)})")
-
-    def growth(self, row: Row, than: Row, metric: str) -> tuple[int, float]:
-        """The sign of a difference of means where it is beyond noise, and the difference."""
-        high, low = self[row].values(metric), self[than].values(metric)
-        if not high or not low:
-            return 0, math.nan
-        difference = statistics.fmean(high) - statistics.fmean(low)
-        return self.sign(difference, 1 / len(high) + 1 / len(low), metric), difference
-
-    def sign(self, difference: float, share: float, metric: str) -> int:
-        """0 unless a difference is larger than noise of `share` times the variance between seeds explains."""
-        noise = self.spread(metric)
-        if noise is None or math.isnan(difference):
-            return 0
-        beyond = abs(difference) > noise.quantile * noise.std * math.sqrt(share)
-        return int(math.copysign(1, difference)) if beyond else 0
-
-    def _noise(self, metric: str, difference: float) -> str:
-        noise = self.spread(metric)
-        if math.isnan(difference):
-            return f"{METRICS[metric]}: not measured"
-        known = f"seeds' spread {noise.std:.2g}" if noise else "no row that learned has two seeds to tell the spread"
-        return f"{METRICS[metric]}; {known}"
+def claim_higher(of: Outcomes, row: Row, than: Row, metric: str) -> Claim:
+    """The claim that a row has the higher mean. Rows that a budget scales differently are not compared."""
+    if of[row.name].scaled != of[than.name].scaled:
+        return Claim(0, f"{row.name} and {than.name} were scaled differently ({METRICS[metric]})")
+    sign, difference = of.compare(row, than, metric)
+    high, low = (statistics.fmean(of[r.name].values(metric) or (math.nan,)) for r in (row, than))
+    return Claim(sign, f"{row.name} {high:.3g}, {than.name} {low:.3g} ({_describe_noise(of, metric, difference)})")
 
 
-def judged(claims: list[Claim]) -> tuple[str, str]:
+def _describe_noise(of: Outcomes, metric: str, difference: float) -> str:
+    noise = of.spread(metric)
+    if math.isnan(difference):
+        return f"{METRICS[metric]}: not measured"
+    known = f"seeds' spread {noise.std:.2g}" if noise else "no row that learned has two seeds to tell the spread"
+    return f"{METRICS[metric]}; {known}"
+
+
+def judge_claims(claims: list[Claim]) -> tuple[str, str]:
     """All claims must hold; one that is contradicted contradicts the whole."""
     signs = [claim.sign for claim in claims]
     verdict = FAILS if -1 in signs else HOLDS if signs and all(sign == 1 for sign in signs) else UNDECIDED
@@ -89,27 +62,25 @@ def judged(claims: list[Claim]) -> tuple[str, str]:
 # --- the observations -------------------------------------------------------------------------
 
 IDENTITY = Row("resnet110")
-FIGURE3 = tuple(
-    shortcut(kind) for kind in ("scale:0.5:0.5", "exclusive_gate:-6", "shortcut_gate:0", "conv1x1")
-)  # (a) to (d)
+FIGURE3 = tuple(map(shortcut, ("scale:0.5:0.5", "exclusive_gate:-6", "shortcut_gate:0", "conv1x1")))  # (a) to (d)
 BN_AFTER, RELU_BEFORE = order(110, "bn_after_add"), order(110, "relu_before_add")
 SHALLOW, DEEP = 20, (56, 110)
 
 
 def _deep_original_is_slow(of: Outcomes) -> list[Claim]:
-    return [of.higher(Row("resnet1001"), Row("preresnet1001"), "early")]
+    return [claim_higher(of, Row("resnet1001"), Row("preresnet1001"), "early")]
 
 
 def _shortcuts_train_worse(of: Outcomes) -> list[Claim]:
-    return [of.higher(row, IDENTITY, "final") for row in FIGURE3]
+    return [claim_higher(of, row, IDENTITY, "final") for row in FIGURE3]
 
 
 def _bn_after_is_slow(of: Outcomes) -> list[Claim]:
-    return [of.higher(BN_AFTER, IDENTITY, "early")]
+    return [claim_higher(of, BN_AFTER, IDENTITY, "early")]
 
 
 def _relu_before_grows(of: Outcomes) -> list[Claim]:
-    growing, usual = _growing(of[RELU_BEFORE]), _growing(of[IDENTITY])
+    growing, usual = _shares_of_growing_units(of[RELU_BEFORE.name]), _shares_of_growing_units(of[IDENTITY.name])
     if not growing or not usual:
         return [Claim(0, "the signal was not measured")]
     sign = -1 if min(growing) < 1 else 0 if max(usual) == 1 else 1
@@ -117,7 +88,7 @@ def _relu_before_grows(of: Outcomes) -> list[Claim]:
     return [Claim(sign, why + f"{100 * max(usual):.0f} %")]
 
 
-def _growing(one: Outcome) -> list[float]:
+def _shares_of_growing_units(one: Outcome) -> list[float]:
     """For each run, the share of units that make the signal larger, of those that leave its dimension alone."""
     edges, count = set(), 0
     for units in one.result["network"]["blocks"]:
@@ -132,24 +103,24 @@ def _growing(one: Outcome) -> list[float]:
 
 
 def _truncation_grows_with_depth(of: Outcomes) -> list[Claim]:
-    return [of.higher(Row("resnet1001"), Row("resnet164"), "truncation")]
+    return [claim_higher(of, Row("resnet1001"), Row("resnet164"), "truncation")]
 
 
 def _preactivation_regularises(of: Outcomes) -> list[Claim]:
     original, preactivated = Row("resnet164"), Row("preresnet164")
-    return [of.higher(preactivated, original, "final"), of.higher(original, preactivated, "error")]
+    return [claim_higher(of, preactivated, original, "final"), claim_higher(of, original, preactivated, "error")]
 
 
 def _plain_degrades(of: Outcomes) -> list[Claim]:
     claims = []
     for layers in DEEP:
         plain, residual = Row(f"plain{layers}"), Row(f"resnet{layers}")
-        if any(row.name not in of.found for row in (plain, residual)):
+        if any(row.name not in of for row in (plain, residual)):
             continue
-        claims.append(of.higher(plain, Row(f"plain{SHALLOW}"), "final"))
-        worse, growth = of.growth(residual, Row(f"resnet{SHALLOW}"), "final")
-        _, plain_growth = of.growth(plain, Row(f"plain{SHALLOW}"), "final")
-        seeds = sum(1 / len(of[row].values("final")) for row in (plain, residual, *_SHALLOWS))
+        claims.append(claim_higher(of, plain, Row(f"plain{SHALLOW}"), "final"))
+        worse, growth = of.compare(residual, Row(f"resnet{SHALLOW}"), "final")
+        _, plain_growth = of.compare(plain, Row(f"plain{SHALLOW}"), "final")
+        seeds = sum(1 / len(of[row.name].values("final")) for row in (plain, residual, *_SHALLOWS))
         less = of.sign(plain_growth - growth, seeds, "final")
         why = f"{residual.name} has {growth:+.3g} against {SHALLOW} layers, the plain net {plain_growth:+.3g}"
         claims.append(Claim(-1 if worse > 0 else less, why))
@@ -198,15 +169,14 @@ OBSERVATIONS = (
 )  # fmt: skip
 
 
-def verdict(observation: Observation, found: dict[str, Outcome]) -> Verdict:
+def judge(observation: Observation, found: Outcomes) -> Verdict:
     missing = [row.name for row in observation.rows if row.name not in found]
     if missing:
         return Verdict(observation.number, observation.text, UNDECIDED, f"there is no result of {', '.join(missing)}")
-    claims = observation.check(Outcomes(found))
-    word, why = judged(claims)
+    word, why = judge_claims(observation.check(found))
     return Verdict(observation.number, observation.text, word, why or "there is no deeper net to compare")
 
 
-def verdicts(found: dict[str, Outcome]) -> list[Verdict]:
+def judge_all(found: Outcomes) -> list[Verdict]:
     """All seven, from the rows of one budget."""
-    return [verdict(observation, found) for observation in OBSERVATIONS]
+    return [judge(observation, found) for observation in OBSERVATIONS]

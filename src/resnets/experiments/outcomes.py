@@ -1,4 +1,4 @@
-"""What rows came to, read from `results/<budget>/<row>.json`."""
+"""The results of rows, read from `results/<budget>/<row>.json`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 
 from resnets import records
 from resnets.errors import UserError
+from resnets.papers.rows import Cell, Row
 from resnets.unit_spec import ORDERS
 
 METRICS = {  # of a run: the error counts in per cent, a run that diverged has infinite error and loss
     "error": "test error, %",
-    "top5": "share of pictures whose class is not among the first five, %",
+    "top5": "top-5 error, %",
     "early": "training loss, the median of the first quarter",
     "final": "training loss, the mean of the last tenth",
     "truncation": "share of y_l below zero, over all units",
@@ -24,14 +25,18 @@ METRICS = {  # of a run: the error counts in per cent, a run that diverged has i
 
 @dataclass(frozen=True)
 class Outcome:
-    """The runs of one row at one budget. Those on ImageNet were tested in several ways, of which one is looked at."""
+    """The runs of one row at one budget. Those on ImageNet were tested in several ways; `test` chooses one."""
 
     row: str
     budget: str
     scaled: tuple[str, ...]  # what differs from the papers' protocol
     limit: float  # above this error a run counts as failed
     result: dict[str, Any]  # the whole file
-    test: str = ""  # the way that is looked at
+    test: str = ""  # the way whose errors `values` gives
+
+    @classmethod
+    def from_dict(cls, result: dict[str, Any]) -> Outcome:
+        return cls(result["row"], result["budget"], tuple(result["scaled"]), result["fails_above"], result)
 
     @property
     def tests(self) -> tuple[str, ...]:
@@ -56,7 +61,7 @@ class Outcome:
         return bool(errors) and statistics.median(errors) > self.limit
 
     def values(self, metric: str) -> tuple[float, ...]:
-        """A number for each run that has one; none where it was not tested in the way that is looked at."""
+        """A number for each run that has one; none where the row was not tested by `test`."""
         if self.test not in self.tests:
             return ()
         found = (_READERS[metric](self, run) for run in self.runs)
@@ -102,32 +107,15 @@ def _truncation(one: Outcome, run: dict[str, Any]) -> float | None:
 _READERS = {"error": _error, "top5": _top5, "early": _early, "final": _final, "truncation": _truncation}
 
 
-def outcome(result: dict[str, Any]) -> Outcome:
-    return Outcome(result["row"], result["budget"], tuple(result["scaled"]), result["fails_above"], result)
-
-
 def read_row(path: Path) -> Outcome:
     """The results of the row that the file is named after."""
     try:
-        one = outcome(records.ROW.read(path))
+        one = Outcome.from_dict(records.ROW.read(path))
         if one.row != path.stem:
             raise UserError(f"{path}: row must be {path.stem!r}, as the file is called, not {one.row!r}.")
     except UserError as error:
-        raise UserError(f"{error} Move the file away, or repair it, to run the row anew.") from None
+        raise UserError(f"{error} Move the file away, or repair it, to run the row again.") from None
     return one
-
-
-def read(folder: Path, leave_out: Callable[[UserError], None] | None = None) -> dict[str, Outcome]:
-    """All rows that have results at one budget, by name; `leave_out` is told of files that cannot be read."""
-    found = {}
-    for path in sorted(folder.glob("*.json")):
-        try:
-            found[path.stem] = read_row(path)
-        except UserError as error:
-            if leave_out is None:
-                raise
-            leave_out(error)
-    return found
 
 
 class Spread(NamedTuple):
@@ -149,12 +137,53 @@ def student(freedom: int) -> float:
 _STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 
 
-def spread(outcomes: dict[str, Outcome], metric: str) -> Spread | None:
-    """From rows with several seeds that learned something: those that fail all sit at chance and hide the spread."""
-    squares, freedom = 0.0, 0
-    for one in outcomes.values():
-        values = one.values(metric)
-        if len(values) > 1 and all(map(math.isfinite, values)) and not one.fails:
-            squares += statistics.variance(values) * (len(values) - 1)
-            freedom += len(values) - 1
-    return Spread(math.sqrt(squares / freedom), freedom) if freedom else None
+class Outcomes(dict[str, Outcome]):
+    """All rows that have results at one budget, by name."""
+
+    @classmethod
+    def read(cls, folder: Path, leave_out: Callable[[UserError], None] | None = None) -> Outcomes:
+        """From the files of a budget. One that cannot be read is refused, or given to `leave_out`."""
+        found = cls()
+        for path in sorted(folder.glob("*.json")):
+            try:
+                found[path.stem] = read_row(path)
+            except UserError as error:
+                if leave_out is None:
+                    raise
+                leave_out(error)
+        return found
+
+    def find(self, cell: Cell) -> Outcome | None:
+        """The row of a cell, tested as the cell is; None where it is another system's, or has not been run."""
+        one = self.get(cell.row.name) if cell.row else None
+        return one.by(cell.test) if one and cell.test in one.tests else None
+
+    def by(self, test: str) -> Outcomes:
+        """The rows as they were tested in one way."""
+        return Outcomes({name: one.by(test) for name, one in self.items()})
+
+    def spread(self, metric: str) -> Spread | None:
+        """From rows with several seeds that learned something: those that fail sit at chance and hide the spread."""
+        squares, freedom = 0.0, 0
+        for one in self.values():
+            values = one.values(metric)
+            if len(values) > 1 and all(map(math.isfinite, values)) and not one.fails:
+                squares += statistics.variance(values) * (len(values) - 1)
+                freedom += len(values) - 1
+        return Spread(math.sqrt(squares / freedom), freedom) if freedom else None
+
+    def compare(self, row: Row, than: Row, metric: str) -> tuple[int, float]:
+        """The sign of a difference of means where it is beyond noise, and the difference."""
+        high, low = self[row.name].values(metric), self[than.name].values(metric)
+        if not high or not low:
+            return 0, math.nan
+        difference = statistics.fmean(high) - statistics.fmean(low)
+        return self.sign(difference, 1 / len(high) + 1 / len(low), metric), difference
+
+    def sign(self, difference: float, share: float, metric: str) -> int:
+        """0 unless a difference is larger than noise of `share` times the variance between seeds explains."""
+        noise = self.spread(metric)
+        if noise is None or math.isnan(difference):
+            return 0
+        beyond = abs(difference) > noise.quantile * noise.std * math.sqrt(share)
+        return int(math.copysign(1, difference)) if beyond else 0

@@ -11,15 +11,14 @@ from functools import lru_cache
 from typing import Any
 
 from resnets.data.folder import IMAGENET_CLASSES, Folder, open_folder
-from resnets.errors import UserError, one_of, shown
+from resnets.errors import UserError, one_of
 from resnets.experiments.budgets import CLASSES, PAPER_BATCH, Budget, Scale
 from resnets.papers.rows import Experiment, Row
-from resnets.papers.tables import EXPERIMENTS, protocols_of
+from resnets.papers.tables import EXPERIMENTS, list_protocols
 from resnets.recipe import RECIPES, Recipe, iterations
 from resnets.spec import Spec
 from resnets.zoo import spec_of
 
-MOST_SEEDS = 10_000  # of a row
 CIFAR_IMAGES, CIFAR_TESTED, CIFAR_SIDE = 50_000, 10_000, 32
 IMAGENET_IMAGES, IMAGENET_TESTED, IMAGENET_SIDE = 1_281_167, 50_000, 224
 
@@ -68,23 +67,17 @@ class Job:
     @property
     def tests(self) -> tuple[str, ...]:
         """The ways in which the tables want a net for ImageNet to be tested."""
-        return protocols_of(self.row)
+        return list_protocols(self.row)
 
     @property
     def limit(self) -> float:
         return self.budget.limit(self.source.name, self.spec.num_classes)
 
 
-@dataclass(frozen=True)
-class Plan:
-    jobs: tuple[Job, ...]
-    waiting: tuple[Row, ...]  # rows on ImageNet, where it was not given
-
-
 # --- which rows -------------------------------------------------------------------------------
 
 
-def experiments_of(names: Sequence[str]) -> list[Experiment]:
+def find_experiments(names: Sequence[str]) -> list[Experiment]:
     """The named experiments, each once; `all` are all."""
     for name in names:
         if name not in EXPERIMENTS and name != "all":
@@ -94,7 +87,7 @@ def experiments_of(names: Sequence[str]) -> list[Experiment]:
     return list(EXPERIMENTS.values()) if "all" in names else [EXPERIMENTS[name] for name in dict.fromkeys(names)]
 
 
-def rows_of(experiments: Iterable[Experiment], pattern: str | None = None, shard: str | None = None) -> list[Row]:
+def choose_rows(experiments: Iterable[Experiment], pattern: str | None = None, shard: str | None = None) -> list[Row]:
     """The rows of experiments, each once; of these the ones whose name fits a shell pattern, and of these a shard."""
     rows = list(dict.fromkeys(row for experiment in experiments for row in experiment.rows))
     if pattern is not None:
@@ -118,7 +111,7 @@ def _shard(text: str) -> tuple[int, int]:
 # --- what a budget makes of a row -------------------------------------------------------------
 
 
-def imagenet_in(path: str) -> Folder:
+def open_imagenet(path: str) -> Folder:
     """ImageNet's training and test images. They are the same wherever they lie, so the path is no part of a run."""
     folder = open_folder(path, imagenet=True)
     if folder.test is None:
@@ -126,21 +119,21 @@ def imagenet_in(path: str) -> Folder:
     return dataclasses.replace(folder, name="imagenet")
 
 
-def plan(rows: Iterable[Row], budget: Budget, seeds: int | None = None, imagenet: Folder | None = None) -> Plan:
-    """Jobs for the rows that can be run; `seeds` overrides how many runs each has."""
-    if seeds is not None and not 1 <= seeds <= MOST_SEEDS:
-        most = f" and at most {MOST_SEEDS:,}" if seeds > MOST_SEEDS else ""
-        raise UserError(f"--seeds must be at least 1{most}, not {shown(seeds)}.")
+def make_plan(
+    rows: Iterable[Row], budget: Budget, seeds: int | None = None, imagenet: Folder | None = None
+) -> tuple[tuple[Job, ...], tuple[str, ...]]:
+    """Jobs for the rows that can be run, and the names of those that wait for ImageNet; `seeds` overrides how many runs
+    each has."""
     jobs, waiting = [], []
     for row in rows:
         if row.data == "imagenet" and imagenet is None:
-            waiting.append(row)
+            waiting.append(row.name)
         else:
-            jobs.append(job(row, budget, seeds, imagenet))
-    return Plan(tuple(jobs), tuple(waiting))
+            jobs.append(make_job(row, budget, seeds, imagenet))
+    return tuple(jobs), tuple(waiting)
 
 
-def job(row: Row, budget: Budget, seeds: int | None = None, imagenet: Folder | None = None) -> Job:
+def make_job(row: Row, budget: Budget, seeds: int | None = None, imagenet: Folder | None = None) -> Job:
     paper = spec_of(row.network, **dict(row.changes), num_classes=CLASSES[row.data])
     if row.data == "imagenet":
         assert imagenet is not None

@@ -1,4 +1,7 @@
-"""What a plan will cost, measured before it starts: a few steps of short nets with each row's units."""
+"""Estimate what a plan costs before it starts: time a few steps of short nets with each row's units.
+
+Two times are given: by the clock, which depends on what else the machine does now, and CPU time, which hardly does.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +24,9 @@ from resnets.data.synthetic import synthetic
 from resnets.engine.device import choose
 from resnets.engine.memory_estimate import fastest, forecast
 from resnets.engine.system_memory import available
-from resnets.experiments.images import smaller
+from resnets.experiments.images import shrink
 from resnets.experiments.plan import CIFAR_SIDE, Job
-from resnets.experiments.protocols import cost
+from resnets.experiments.protocols import count_crops
 from resnets.recipe import Recipe
 from resnets.spec import Spec
 from resnets.training.classification import Classification
@@ -38,11 +41,13 @@ _TESTING = 1 / 3  # of a training step, for as many images
 
 @dataclass(frozen=True)
 class Price:
-    seconds: float  # of one run; not measured where it does not fit
+    seconds: float  # of one run, by the clock; not measured where it does not fit
+    cpu_seconds: float | None  # of all threads; None on other devices
     memory: int  # bytes that it takes
     mode: str  # of memory
     fits: bool
     advice: str  # what would make it fit
+    busy: float = 1.0  # the time of a step by the clock, over its CPU time a thread: above 1 other programs compute too
 
 
 def price(job: Job, device: str = "auto", memory: str = "auto", engine: str = "auto") -> Price:
@@ -50,35 +55,38 @@ def price(job: Job, device: str = "auto", memory: str = "auto", engine: str = "a
     if engine != "auto":
         memory = "fast"
     place = choose(device)
-    spec, batch = alike(job.spec), job.recipe.micro_batch or job.recipe.batch
+    spec, batch = normalize_spec(job.spec), job.recipe.micro_batch or job.recipe.batch
     room = available(place)
     best = fastest(spec, batch, job.side, room, place.type)
     chosen = best if memory == "auto" else forecast(spec, batch, job.side, memory, device=place.type)
     advice = f"--memory {best.mode}" if best.fits(room) else "a machine with more memory"
-    seconds = 0.0
+    seconds, cpu_seconds, busy = 0.0, None, 1.0
     if chosen.fits(room):
-        step = step_seconds(spec, job.recipe, job.side, device=str(place), memory=chosen.mode, engine=engine)
-        seconds = _with_tests(job, place, step)
-    return Price(seconds, chosen.added, chosen.mode, chosen.fits(room), advice)
+        step = time_step(spec, job.recipe, job.side, device=str(place), memory=chosen.mode, engine=engine)
+        seconds = _add_tests(job, place, step.wall)
+        if place.type == "cpu":
+            threads = torch.get_num_threads()
+            cpu_seconds, busy = _add_tests(job, place, step.work, cores=1), step.wall * threads / step.work
+    return Price(seconds, cpu_seconds, chosen.added, chosen.mode, chosen.fits(room), advice, busy)
 
 
-def _with_tests(job: Job, device: torch.device, step: float) -> float:
-    """Seconds of a run, from those of a step: reading from files and testing come on top."""
+def _add_tests(job: Job, device: torch.device, step: float, cores: int | None = None) -> float:
+    """Seconds of a run, from those of a step: reading from files, by so many cores, and testing come on top."""
     tests = 1 + (job.steps * job.recipe.batch // job.source.images if job.budget.curve else 0)
-    pixels, images = tests + sum(map(cost, job.tests)), job.source.test_images
+    pixels, images = tests + sum(map(count_crops, job.tests)), job.source.test_images
     seconds = step * (job.steps + _TESTING * pixels * images / job.recipe.batch)
     if (folder := job.source.folder) is None:
         return seconds
     training, middle = views_of(job.recipe, job.side)
-    read = reading(folder.train, training) * job.steps * job.recipe.batch
-    read += reading(folder.test or folder.train, middle) * (tests + len(job.tests)) * images
+    read = time_reading(folder.train, training) * job.steps * job.recipe.batch
+    read += time_reading(folder.test or folder.train, middle) * (tests + len(job.tests)) * images
     if device.type == "cpu":  # where it takes the cores from the training
-        return seconds + read / (os.cpu_count() or 1)
+        return seconds + read / (cores or os.cpu_count() or 1)
     return max(seconds, read / usual_workers(device))
 
 
 @lru_cache
-def reading(files: Files, view: View) -> float:
+def time_reading(files: Files, view: View) -> float:
     """Seconds of one core to read an image, of a few all over the files."""
     index = np.arange(0, len(files), -(-len(files) // _READ))
     views, began = Views(view, 0), time.process_time()
@@ -87,12 +95,12 @@ def reading(files: Files, view: View) -> float:
     return (time.process_time() - began) / len(index)
 
 
-def alike(spec: Spec) -> Spec:
+def normalize_spec(spec: Spec) -> Spec:
     """One spec for all that cost the same, whatever they are called, with whatever numbers their shortcut begins."""
     return dataclasses.replace(spec, name="", shortcut=type(spec.shortcut)(), num_classes=10)
 
 
-def step_seconds(spec: Spec, recipe: Recipe, side: int, **how: str) -> float:
+def time_step(spec: Spec, recipe: Recipe, side: int, **how: str) -> Step:
     """Seconds of a training step, on a straight line through the work of two short nets of the same units.
 
     How busy the machine is changes from one measurement to the next and would tilt the line, so it enters as a factor.
@@ -104,12 +112,13 @@ def step_seconds(spec: Spec, recipe: Recipe, side: int, **how: str) -> float:
     )  # fmt: skip
     larger = recipe.batch / batch
     if max(spec.blocks) <= _LONG:
-        return _measured(spec, kind, side, **how).wall * larger
+        one = _time_steps(spec, kind, side, **how)
+        return Step(one.work * larger, one.wall * larger)
     short, long = (dataclasses.replace(spec, blocks=(n,) * len(spec.blocks)) for n in (_SHORT, _LONG))
-    few, many = (_measured(net, kind, side, **how) for net in (short, long))
+    few, many = (_time_steps(net, kind, side, **how) for net in (short, long))
     a_unit = max(0.0, many.work - few.work) / (sum(long.blocks) - sum(short.blocks))
     work = few.work + a_unit * (sum(spec.blocks) - sum(short.blocks))
-    return work * (few.wall + many.wall) / (few.work + many.work) * larger
+    return Step(work * larger, work * larger * (few.wall + many.wall) / (few.work + many.work))
 
 
 class Step(NamedTuple):
@@ -120,12 +129,12 @@ class Step(NamedTuple):
 
 
 @lru_cache
-def _measured(spec: Spec, recipe: Recipe, side: int, **how: str) -> Step:
+def _time_steps(spec: Spec, recipe: Recipe, side: int, **how: str) -> Step:
     """The time depends on shapes alone, so any images do, and rows of one kind are measured once."""
     trainer = Trainer(Classification(spec, _images(side)), recipe, 0, **how)  # type: ignore[arg-type]
     trainer.step(0)  # which makes room and does not count
     trainer.record.cpu()  # waits until it is done
-    began, worked = time.perf_counter(), time.process_time()
+    began, worked = time.perf_counter(), time.process_time()  # which counts all threads
     for step in range(1, 1 + _TIMED):
         trainer.step(step)
     trainer.record.cpu()
@@ -136,4 +145,4 @@ def _measured(spec: Spec, recipe: Recipe, side: int, **how: str) -> Step:
 @lru_cache
 def _images(side: int) -> Images:
     images = synthetic(256)
-    return images if side == CIFAR_SIDE else smaller(images, side)
+    return images if side == CIFAR_SIDE else shrink(images, side)

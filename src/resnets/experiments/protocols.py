@@ -27,7 +27,7 @@ PROTOCOLS: dict[str, Views] = {
 _WIDER = 4 / 3  # the longer side of a picture over its shorter one, as most have it
 
 
-def views_of(test: str, side: int) -> Views:
+def scale_views(test: str, side: int) -> Views:
     """For a net that was trained on crops of `side`."""
 
     def scaled(pixels: int) -> int:
@@ -39,7 +39,7 @@ def views_of(test: str, side: int) -> Views:
     return dataclasses.replace(paper, side=scaled(paper.side), shorter=scaled(paper.shorter))
 
 
-def cost(test: str) -> float:
+def count_crops(test: str) -> float:
     """How many training crops have as many pixels as a picture has in this test."""
     paper = PROTOCOLS[test]
     if isinstance(paper, MultiScale):
@@ -47,7 +47,7 @@ def cost(test: str) -> float:
     return (10 if isinstance(paper, TenCrop) else 1) * (paper.side / IMAGENET_SIDE) ** 2
 
 
-def tested(
+def test_run(
     run: Run, folder: Folder, job: Job, device: str, engine: str, *, bad: BadImages, progress: Progress
 ) -> dict[str, dict[str, Any]]:
     """The scores of a finished run, by test: top-1 and top-5 errors on all test pictures."""
@@ -56,7 +56,7 @@ def tested(
     place, net, found = choose(device), open_model(run), {}
     scores, normalize = inference(net, engine, place), normalize_for(net).to(place)
     for test in job.tests:
-        member = Member(scores, normalize, views_of(test, job.side), place)
+        member = Member(scores, normalize, scale_views(test, job.side), place)
         with progress.task(f"testing by {member.views}", len(pictures)) as advance:
             found[test] = score_pictures([member], pictures, net, advance=advance).to_dict()
     return found

@@ -1,18 +1,95 @@
-"""The file of a row's results: written anew after every seed, whole or not at all."""
+"""Files of results: what published numbers are made from. No torch here.
+
+`resnets results` collects finished runs into one file; `resnets reproduce` writes a file for each row, again after
+every seed. Both are written whole or not at all.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import dataclasses
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from resnets.experiments import collect as report
+from resnets.atomic import make_folder_of, write_atomically
+from resnets.errors import UserError
 from resnets.experiments.outcomes import read_row
-from resnets.experiments.plan import Job
-from resnets.runs import Run, RunKey, Summary, provenance
+from resnets.runs import Run, RunKey, Summary, group_variants, provenance
+from resnets.text import json_text
+
+if TYPE_CHECKING:
+    from resnets.experiments.plan import Job
+
+POINTS = 200  # of a curve, at the most
 
 
-class Failed(Run):
+# --- any runs ---------------------------------------------------------------------------------
+
+
+def collect_runs(runs: Sequence[Run]) -> dict[str, Any]:
+    """Finished runs as plain data: errors, their median, mean and deviation over seeds, curves, provenance.
+
+    Runs that differ in more than the seed become `groups`, each of which has the form of a single one.
+    """
+    groups = group_variants(runs, lambda run: run.identity)
+    found = [_collect_seeds(group) for group in groups.values()]
+    if not found:
+        raise UserError("no run was given to collect.")
+    return found[0] if len(found) == 1 else {"groups": found}
+
+
+def _collect_seeds(runs: Sequence[Run]) -> dict[str, Any]:
+    """Runs of one variant with different seeds."""
+    if unfinished := [str(run.path) for run in runs if run.result is None]:
+        raise UserError(f"only finished runs can be collected; not finished: {', '.join(unfinished)}.")
+    runs = sorted(runs, key=lambda run: run.identity.seed)
+    for one, other in itertools.pairwise(runs):
+        if one.identity.seed == other.identity.seed:
+            raise UserError(f"{one.path} and {other.path} are the same run; leave one of them out.")
+    described = runs[0].identity.to_dict()
+    del described["seed"]
+    results = [run.result or {} for run in runs]
+    splits = [split for split in ("validation", "test") if all(split in result for result in results)]
+    summary = {split: {"runs": len(runs), **_summarize(r[split] for r in results)} for split in splits}
+    return {**described, "summary": summary, "runs": [_describe_run(run) for run in runs]}
+
+
+def _describe_run(run: Run) -> dict[str, Any]:
+    return {
+        "seed": run.identity.seed,
+        "result": run.result,
+        **run.origin,
+        "curves": {kind: [list(axis) for axis in _thin(*points)] for kind, points in run.curves.items()},
+    }
+
+
+def _thin(steps: list[int], values: list[float]) -> tuple[list[int], list[float]]:
+    """Every k-th point and the last."""
+    every = -(-len(steps) // (POINTS - 1)) if len(steps) > POINTS else 1
+    keep = sorted({*range(0, len(steps), every), len(steps) - 1})
+    return [steps[i] for i in keep], [round(values[i], 5) for i in keep]
+
+
+def _summarize(scores: Iterable[dict[str, Any]]) -> dict[str, float]:
+    errors = Summary(tuple(score["error"] for score in scores))
+    return {"median": errors.median, "mean": errors.mean, "std": errors.std}
+
+
+def write_results(path: Path, result: dict[str, Any]) -> Path:
+    make_folder_of(path)
+    text = json_text(result, indent=1)
+    # Lists of numbers on one line each, so that a diff can be read.
+    text = re.sub(r"\[\s*([-\d.,\se]+?)\s*\]", lambda m: "[" + " ".join(m[1].split()) + "]", text)
+    write_atomically(path, (text + "\n").encode())
+    return path
+
+
+# --- rows of the papers -----------------------------------------------------------------------
+
+
+class FailedRun(Run):
     """A run that ended in a loss that is not finite: as much of a result as an error is."""
 
     def __init__(self, path: Path, why: str) -> None:
@@ -24,93 +101,81 @@ class Failed(Run):
         return {"failed": self.why}
 
 
-def path_of(folder: Path, job: Job) -> Path:
-    return folder / job.budget.name / f"{job.row.name}.json"
+@dataclasses.dataclass(frozen=True)
+class RowFile:
+    """The results of a job, in a folder of results."""
+
+    folder: Path
+    job: Job
+
+    @property
+    def path(self) -> Path:
+        return self.folder / self.job.budget.name / f"{self.job.row.name}.json"
+
+    def read(self) -> dict[str, Any] | None:
+        """None where there is no result, or one of an older meaning of the budget.
+
+        A file that cannot be read is refused: to run the row again would write over what it holds.
+        """
+        job = self.job
+        if not self.path.exists():
+            return None
+        found = read_row(self.path).result
+        same = found["network"] == job.spec.to_dict() and found["recipe"] == job.recipe.to_dict()
+        same = same and found["scaled"] == list(job.scaled) and found.get("tests", []) == list(job.tests)
+        pictures = job.source.folder
+        return found if same and (pictures is None or found["data"]["digest"] == pictures.digest) else None
+
+    @property
+    def runs(self) -> dict[int, dict[str, Any]]:
+        """What there is, by seed."""
+        return {run["seed"]: run for run in (self.read() or {"runs": []})["runs"]}
+
+    def find_unmeasured(self, out: Path) -> Iterator[tuple[int, Run]]:
+        """Seeds whose results are older than the measuring of responses, with their runs where these have weights."""
+        found = self.read() or {"runs": []}
+        for entry in found["runs"]:
+            run = Run(out / RunKey.from_dict({**found, "seed": entry["seed"]}).slug)
+            if "signal" in entry and "responses" not in entry["signal"] and run.weights.exists():
+                yield entry["seed"], run
+
+    def replace_signal(self, seed: int, signal: dict[str, list[float]]) -> Path:
+        """Put a signal with more in it into the results of a seed, and say when and by what it was measured."""
+        found = self.read()
+        assert found is not None
+        runs = [
+            {**run, "signal": signal, "responses_measured": provenance()} if run["seed"] == seed else run
+            for run in found["runs"]
+        ]
+        return write_results(self.path, {**found, "runs": runs})
+
+    def add(self, run: Run, **measured: Any) -> Path:
+        """Put a run that has ended, and what was measured of it, beside those of the other seeds."""
+        job, collected = self.job, collect_runs([run])
+        entry = {**collected.pop("runs")[0], "steps": job.steps, **measured}
+        runs = [each for _, each in sorted({**self.runs, entry["seed"]: entry}.items())]
+        result = {
+            "row": job.row.name,
+            "budget": job.budget.name,
+            "scaled": list(job.scaled),
+            "fails_above": job.limit,
+            **({"tests": list(job.tests)} if job.tests else {}),
+            **collected,
+            "summary": _summarize_row(runs, job),
+            "runs": runs,
+        }
+        return write_results(self.path, result)
 
 
-def known(folder: Path, job: Job) -> dict[str, Any] | None:
-    """What is there of a job; None where there is nothing, or something that the budget once meant otherwise.
-
-    A file that cannot be read is refused: to run the row anew would write over what it holds.
-    """
-    path = path_of(folder, job)
-    if not path.exists():
-        return None
-    found = read_row(path).result
-    same = found["network"] == job.spec.to_dict() and found["recipe"] == job.recipe.to_dict()
-    same = same and found["scaled"] == list(job.scaled) and found.get("tests", []) == list(job.tests)
-    pictures = job.source.folder
-    return found if same and (pictures is None or found["data"]["digest"] == pictures.digest) else None
-
-
-def seeds_done(folder: Path, job: Job) -> set[int]:
-    found = known(folder, job)
-    return {run["seed"] for run in found["runs"]} if found else set()
-
-
-def lacking(folder: Path, job: Job, out: Path) -> Iterator[tuple[int, Run]]:
-    """Seeds whose results are older than the measuring of responses, with their runs where these have weights."""
-    found = known(folder, job) or {"runs": []}
-    for entry in found["runs"]:
-        run = Run(out / RunKey.from_dict({**found, "seed": entry["seed"]}).slug)
-        if "signal" in entry and "responses" not in entry["signal"] and run.weights.exists():
-            yield entry["seed"], run
-
-
-def entry_of(folder: Path, job: Job, seed: int) -> dict[str, Any]:
-    """Of a seed that is done."""
-    return next(entry for entry in (known(folder, job) or {"runs": []})["runs"] if entry["seed"] == seed)
-
-
-def add_later(folder: Path, job: Job, seed: int, signal: dict[str, list[float]]) -> Path:
-    """Put a signal with more in it into the results of a seed, and say when and by what it was measured."""
-    found = known(folder, job)
-    assert found is not None
-    runs = [
-        {**run, "signal": signal, "responses_measured": provenance()} if run["seed"] == seed else run
-        for run in found["runs"]
-    ]
-    return _write(path_of(folder, job), {**found, "runs": runs})
-
-
-def add(folder: Path, job: Job, run: Run, **measured: Any) -> Path:
-    """Put a run that has ended, and what was measured of it, beside those of the other seeds."""
-    collected = report.collect([run])
-    entry = {**collected.pop("runs")[0], "steps": job.steps, **measured}
-    others = (known(folder, job) or {"runs": []})["runs"]
-    runs = sorted([*(r for r in others if r["seed"] != entry["seed"]), entry], key=lambda r: r["seed"])
-    result = {
-        "row": job.row.name,
-        "budget": job.budget.name,
-        "scaled": list(job.scaled),
-        "fails_above": job.limit,
-        **({"tests": list(job.tests)} if job.tests else {}),
-        **collected,
-        "summary": _summary(runs, job),
-        "runs": runs,
-    }
-    return _write(path_of(folder, job), result)
-
-
-def _write(path: Path, result: dict[str, Any]) -> Path:
-    report.write(path, result)
-    return path
-
-
-def _summary(runs: list[dict[str, Any]], job: Job) -> dict[str, Any]:
+def _summarize_row(runs: list[dict[str, Any]], job: Job) -> dict[str, Any]:
     """Median, mean and deviation of the errors; on ImageNet for each test, top-1 and top-5."""
     ended = [run for run in runs if "failed" not in run["result"]]
     summary: dict[str, Any] = {"runs": len(runs), "diverged": len(runs) - len(ended)}
     if not ended:
         return summary
     if not job.tests:
-        return {**summary, job.row.split: _spread(run["result"][job.row.split] for run in ended)}
+        return {**summary, job.row.split: _summarize(run["result"][job.row.split] for run in ended)}
     for test in job.tests:
         top1 = [run["tests"][test] for run in ended]
-        summary[test] = {"top1": _spread(top1), "top5": _spread(score["top5"] for score in top1)}
+        summary[test] = {"top1": _summarize(top1), "top5": _summarize(score["top5"] for score in top1)}
     return summary
-
-
-def _spread(scores: Iterable[dict[str, Any]]) -> dict[str, float]:
-    told = Summary(tuple(score["error"] for score in scores))
-    return {"median": told.median, "mean": told.mean, "std": told.std}

@@ -1,4 +1,4 @@
-"""Runs jobs, seed by seed. What is finished is skipped, what was killed goes on from its checkpoint."""
+"""Run jobs, seed by seed. What is finished is skipped, what was killed goes on from its checkpoint."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from resnets.data.folder import Folder
 from resnets.data.images import Images
 from resnets.data.progress import Console, Silent
 from resnets.errors import DivergedError, UserError
-from resnets.experiments import results
-from resnets.experiments.images import images_of
+from resnets.experiments.images import load_images
 from resnets.experiments.plan import Job
-from resnets.experiments.protocols import tested
-from resnets.experiments.results import Failed
-from resnets.experiments.signals import signal
+from resnets.experiments.protocols import test_run
+from resnets.experiments.results import FailedRun, RowFile
+from resnets.experiments.signals import measure_signal
 from resnets.runs import Run
 from resnets.training.progress import warn
 from resnets.training.session import train
@@ -38,6 +37,7 @@ def run_seed(
     **options: Any,
 ) -> Path:
     """One run of a job, tested as the tables ask for, and its results written. That a net diverges is a result too."""
+    row = RowFile(folder, job)
     try:
         run = train(
             job.spec,
@@ -55,25 +55,26 @@ def run_seed(
             **options,
         )
     except DivergedError as error:
-        return results.add(folder, job, Failed(error.path, error.why))
-    measured: dict[str, Any] = {"signal": signal(run, images)}
+        return row.add(FailedRun(error.path, error.why))
+    measured: dict[str, Any] = {"signal": measure_signal(run, images)}
     if isinstance(images, Folder):
         shown, bad = Silent() if quiet else Console(), BadImages(bad_images, warn)
         means = "plain" if engine == "plain" else "auto"  # engines of training are no engines of testing
-        measured["tests"] = tested(run, images, job, device, means, bad=bad, progress=shown)
-    return results.add(folder, job, run, **measured)
+        measured["tests"] = test_run(run, images, job, device, means, bad=bad, progress=shown)
+    return row.add(run, **measured)
 
 
-def measure_later(job: Job, seed: int, run: Run, images: Images | Folder, folder: Path) -> Path:
+def measure_responses(job: Job, seed: int, run: Run, images: Images | Folder, folder: Path) -> Path:
     """Add the responses to a result that lacks them. The rest of the signal must come out as it was written then."""
-    found, known = signal(run, images), results.entry_of(folder, job, seed)["signal"]
+    row = RowFile(folder, job)
+    found, known = measure_signal(run, images), row.runs[seed]["signal"]
     for then, now in zip((*known["size"], *known["zeros"]), (*found["size"], *found["zeros"]), strict=True):
         if abs(now - then) > _CLOSE * max(abs(then), 1):
             raise UserError(
-                f"{run.weights} is not what {results.path_of(folder, job)} was made from: the signal is another "
-                f"({now:g} where {then:g} was written); move the run away."
+                f"{run.weights} is not what {row.path} was made from: its signal is {now:g} where {then:g} was "
+                "written; move the run away."
             )
-    return results.add_later(folder, job, seed, {**known, "responses": found["responses"]})
+    return row.replace_signal(seed, {**known, "responses": found["responses"]})
 
 
 class Sources:
@@ -85,5 +86,5 @@ class Sources:
 
     def __getitem__(self, job: Job) -> Images | Folder:
         if self.last is None or self.last[0] != job.source:
-            self.last = job.source, images_of(job.source, self.folder)
+            self.last = job.source, load_images(job.source, self.folder)
         return self.last[1]

@@ -17,14 +17,14 @@ from resnets.weights.models import open_model
 _IMAGES = 32
 
 
-def signal(run: Run, images: Images | Folder) -> dict[str, list[float]]:
+def measure_signal(run: Run, images: Images | Folder) -> dict[str, list[float]]:
     """On training images, as the net is tested.
 
     Of x_0 to x_L the root mean square (`size`) and the share of `zeros`; of each layer the deviation of its
     `responses`.
     """
     net = open_model(run).eval()
-    x = _seen(run, images)
+    x = _read_images(run, images)
     found: dict[str, list[float]] = {"size": [], "zeros": []}
     with torch.no_grad(), responses(net) as stds:
         for layer in (net.stem, *net.units):
@@ -34,7 +34,7 @@ def signal(run: Run, images: Images | Folder) -> dict[str, list[float]]:
     return {**found, "responses": list(map(_five_digits, stds))}
 
 
-def _seen(run: Run, images: Images | Folder) -> Tensor:
+def _read_images(run: Run, images: Images | Folder) -> Tensor:
     """Training images as the net reads them in testing: the first, or of a folder, where these are alike, any."""
     recipe = run.identity.recipe
     if isinstance(images, Images):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from resnets.papers.tables import EXPERIMENTS
 from resnets.spec import Spec
 from resnets.unit_spec import Identity
 
@@ -16,31 +17,24 @@ class Reported:
     where: str  # which paper, which table
 
 
-REPORTED = (
-    Reported("resnet20", "cifar10", 8.75, "v1 Table 6"),
-    Reported("resnet32", "cifar10", 7.51, "v1 Table 6"),
-    Reported("resnet44", "cifar10", 7.17, "v1 Table 6"),
-    Reported("resnet56", "cifar10", 6.97, "v1 Table 6"),
-    Reported("resnet110", "cifar10", 6.61, "v2 Table 1"),
-    Reported("resnet1202", "cifar10", 7.93, "v1 Table 6"),
-    Reported("resnet110_1layer", "cifar10", 9.90, "v2 Table 3"),
-    Reported("resnet164", "cifar10", 5.93, "v2 Table 3"),
-    Reported("resnet1001", "cifar10", 7.61, "v2 Table 3"),
-    Reported("preresnet110_1layer", "cifar10", 8.91, "v2 Table 3"),
-    Reported("preresnet110", "cifar10", 6.37, "v2 Table 3"),
-    Reported("preresnet164", "cifar10", 5.46, "v2 Table 3"),
-    Reported("preresnet1001", "cifar10", 4.92, "v2 Table 3"),
-    Reported("resnet164", "cifar100", 25.16, "v2 Table 3"),
-    Reported("resnet1001", "cifar100", 27.82, "v2 Table 3"),
-    Reported("preresnet164", "cifar100", 24.33, "v2 Table 3"),
-    Reported("preresnet1001", "cifar100", 22.71, "v2 Table 3"),
-)
+def _read_tables() -> dict[tuple[str, str], Reported]:
+    """From the tables, the first of which that has a network counts."""
+    found: dict[tuple[str, str], Reported] = {}
+    for experiment in (EXPERIMENTS[name] for name in ("table1", "table3", "plain-cifar")):
+        for cell in experiment.cells:
+            if cell.row is not None and not cell.row.changes and cell.value.error is not None:
+                network, data = cell.row.network, cell.row.data
+                row = Reported(network, data, cell.value.error, experiment.where.partition(",")[0])
+                found.setdefault((network, data), row)
+    return found
+
+
+REPORTED = _read_tables()
 
 
 def reported(name: str, data: str) -> Reported | None:
     """The papers' error for a network, or for its original twin where they have none for the pre-activation one."""
-    rows = {(row.network, row.data): row for row in REPORTED}
-    return rows.get((name, data)) or rows.get((name.removeprefix("pre"), data))
+    return REPORTED.get((name, data)) or REPORTED.get((name.removeprefix("pre"), data))
 
 
 def beside(spec: Spec, data: str) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 TESTS = ("224 crop", "320 crop", "10 crops", "5 scales")  # of ImageNet; a row may be tested by several
 
@@ -17,18 +17,14 @@ class Row:
     data: str = "cifar10"
     recipe: str = "cifar-paper"
     validation: int = 0  # training images held out to choose by; the test set is then left alone
+    name: str = field(init=False, compare=False)  # fit for a file: `resnet110-exclusive_gate_-6-cifar10`
+    split: str = field(init=False, compare=False)  # the images whose error counts
 
-    @property
-    def name(self) -> str:
-        """Its identity, fit for the name of a file: `resnet110-exclusive_gate_-6-cifar10`."""
+    def __post_init__(self) -> None:
         words = [self.network, *(value.replace(":", "_") for _, value in self.changes), self.data]
         words += [self.recipe] * (self.recipe != "cifar-paper") + ["validation"] * (self.validation > 0)
-        return "-".join(words)
-
-    @property
-    def split(self) -> str:
-        """The images whose error counts."""
-        return "validation" if self.validation else "test"
+        object.__setattr__(self, "name", "-".join(words))
+        object.__setattr__(self, "split", "validation" if self.validation else "test")
 
 
 @dataclass(frozen=True)
@@ -79,8 +75,8 @@ class Experiment:
     where: str  # which paper, which table
     title: str
     cells: tuple[Cell, ...]
+    rows: tuple[Row, ...] = field(init=False)  # each once, in the order of the cells
 
-    @property
-    def rows(self) -> tuple[Row, ...]:
-        """Each row once, in the order of the cells."""
-        return tuple(dict.fromkeys(cell.row for cell in self.cells if cell.row is not None))
+    def __post_init__(self) -> None:
+        rows = dict.fromkeys(cell.row for cell in self.cells if cell.row is not None)
+        object.__setattr__(self, "rows", tuple(rows))

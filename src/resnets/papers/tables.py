@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from resnets.papers.rows import TESTS, Cell, Experiment, Row, Value
 from resnets.unit_spec import ORDERS
 
@@ -37,56 +39,87 @@ def v1_imagenet(layers: int) -> Row:
     return imagenet(f"resnet{layers}", ("stride_on", "1x1"))
 
 
-# --- v2, Section 3: shortcuts -----------------------------------------------------------------
+# --- v2, CIFAR --------------------------------------------------------------------------------
 
-_TABLE1 = (
-    Cell("original", Row("resnet110"), Value(6.61)),
-    Cell("constant scaling 0 x + F: a plain net", Row("plain110"), FAILS),
-    Cell("constant scaling 0.5 x + F", shortcut("scale:0.5:1"), FAILS),
-    Cell("constant scaling 0.5 x + 0.5 F", shortcut("scale:0.5:0.5"), Value(12.35)),
-    Cell("exclusive gating, b_g = 0 (the paper: 0 to -5)", shortcut("exclusive_gate:0"), FAILS),
-    Cell("exclusive gating, b_g = -6", shortcut("exclusive_gate:-6"), Value(8.70)),
-    Cell("exclusive gating, b_g = -7", shortcut("exclusive_gate:-7"), Value(9.81)),
-    Cell("shortcut-only gating, b_g = 0", shortcut("shortcut_gate:0"), Value(12.86)),
-    Cell("shortcut-only gating, b_g = -6", shortcut("shortcut_gate:-6"), Value(6.91)),
-    Cell("1x1 conv shortcut", shortcut("conv1x1"), Value(12.22)),
-    Cell("dropout shortcut, 0.5", shortcut("dropout:0.5"), FAILS),
-)
-_FIGURE3 = (
-    Cell("original", Row("resnet110"), Value(6.61)),
-    Cell("(a) 0.5 x + 0.5 F", shortcut("scale:0.5:0.5"), Value(12.35)),
-    Cell("(b) exclusive gating, b_g = -6", shortcut("exclusive_gate:-6"), Value(8.70)),
-    Cell("(c) shortcut-only gating, b_g = 0", shortcut("shortcut_gate:0"), Value(12.86)),
-    Cell("(d) 1x1 conv shortcut", shortcut("conv1x1"), Value(12.22)),
-)
-_GATE_BIAS = tuple(Cell(f"exclusive gating, b_g = {bias}", gate_bias(bias)) for bias in range(0, -11, -1))
-
-# --- v2, Section 4: activations ---------------------------------------------------------------
-
-_ORDER_ERRORS = {  # ResNet-110, ResNet-164
+_ORDER_ERRORS = {  # of ResNet-110 and ResNet-164
     "original": (6.61, 5.93),
     "bn_after_add": (8.17, 6.50),
     "relu_before_add": (7.84, 6.14),
     "relu_preact": (6.71, 5.91),
     "full_preact": (6.37, 5.46),
 }
+_DEPTHS = (110, 164)
+V2: dict[Row, Value] = {  # every number of v2 on CIFAR, once
+    **{
+        order(layers, name): Value(error)
+        for name, errors in _ORDER_ERRORS.items()
+        for layers, error in zip(_DEPTHS, errors, strict=True)
+    },
+    Row("plain110"): FAILS,
+    shortcut("scale:0.5:1"): FAILS,
+    shortcut("scale:0.5:0.5"): Value(12.35),
+    shortcut("exclusive_gate:0"): FAILS,
+    shortcut("exclusive_gate:-6"): Value(8.70),
+    shortcut("exclusive_gate:-7"): Value(9.81),
+    shortcut("shortcut_gate:0"): Value(12.86),
+    shortcut("shortcut_gate:-6"): Value(6.91),
+    shortcut("conv1x1"): Value(12.22),
+    shortcut("dropout:0.5"): FAILS,
+    Row("resnet110_1layer"): Value(9.90),
+    Row("preresnet110_1layer"): Value(8.91),
+    Row("resnet1001"): Value(7.61),
+    Row("preresnet1001"): Value(4.92),
+    Row("resnet164", data="cifar100"): Value(25.16),
+    Row("preresnet164", data="cifar100"): Value(24.33),
+    Row("resnet1001", data="cifar100"): Value(27.82),
+    Row("preresnet1001", data="cifar100"): Value(22.71),
+}
+
+
+def quote(label: str, row: Row, mean: float | None = None, std: float | None = None) -> Cell:
+    """A cell with v2's number; mean and deviation are given by Table 4 alone."""
+    return Cell(label, row, dataclasses.replace(V2[row], mean=mean, std=std))
+
+
+_TABLE1 = (
+    quote("original", Row("resnet110")),
+    quote("constant scaling 0 x + F: a plain net", Row("plain110")),
+    quote("constant scaling 0.5 x + F", shortcut("scale:0.5:1")),
+    quote("constant scaling 0.5 x + 0.5 F", shortcut("scale:0.5:0.5")),
+    quote("exclusive gating, b_g = 0 (the paper: 0 to -5)", shortcut("exclusive_gate:0")),
+    quote("exclusive gating, b_g = -6", shortcut("exclusive_gate:-6")),
+    quote("exclusive gating, b_g = -7", shortcut("exclusive_gate:-7")),
+    quote("shortcut-only gating, b_g = 0", shortcut("shortcut_gate:0")),
+    quote("shortcut-only gating, b_g = -6", shortcut("shortcut_gate:-6")),
+    quote("1x1 conv shortcut", shortcut("conv1x1")),
+    quote("dropout shortcut, 0.5", shortcut("dropout:0.5")),
+)
+_FIGURE3 = (
+    quote("original", Row("resnet110")),
+    quote("(a) 0.5 x + 0.5 F", shortcut("scale:0.5:0.5")),
+    quote("(b) exclusive gating, b_g = -6", shortcut("exclusive_gate:-6")),
+    quote("(c) shortcut-only gating, b_g = 0", shortcut("shortcut_gate:0")),
+    quote("(d) 1x1 conv shortcut", shortcut("conv1x1")),
+)
+_GATE_BIAS = tuple(Cell(f"exclusive gating, b_g = {bias}", gate_bias(bias)) for bias in range(0, -11, -1))
 _TABLE2 = tuple(
-    Cell(f"ResNet-{layers} {ORDERS[name].figure} {name}", order(layers, name), Value(errors[i]))
-    for i, layers in enumerate((110, 164))
-    for name, errors in _ORDER_ERRORS.items()
+    quote(f"ResNet-{layers} {ORDERS[name].figure} {name}", order(layers, name))
+    for layers in _DEPTHS
+    for name in _ORDER_ERRORS
 )
 _TABLE3 = tuple(
-    Cell(f"{network}, {data}, {unit} unit", Row(prefix + name, data=data), Value(error))
-    for network, name, data, baseline, preactivation in (
-        ("ResNet-110 (1-layer)", "resnet110_1layer", "cifar10", 9.90, 8.91),
-        ("ResNet-110", "resnet110", "cifar10", 6.61, 6.37),
-        ("ResNet-164", "resnet164", "cifar10", 5.93, 5.46),
-        ("ResNet-1001", "resnet1001", "cifar10", 7.61, 4.92),
-        ("ResNet-164", "resnet164", "cifar100", 25.16, 24.33),
-        ("ResNet-1001", "resnet1001", "cifar100", 27.82, 22.71),
+    quote(f"{network}, {data}, {unit} unit", Row(prefix + name, data=data))
+    for network, name, data in (
+        ("ResNet-110 (1-layer)", "resnet110_1layer", "cifar10"),
+        ("ResNet-110", "resnet110", "cifar10"),
+        ("ResNet-164", "resnet164", "cifar10"),
+        ("ResNet-1001", "resnet1001", "cifar10"),
+        ("ResNet-164", "resnet164", "cifar100"),
+        ("ResNet-1001", "resnet1001", "cifar100"),
     )
-    for prefix, unit, error in (("", "baseline", baseline), ("pre", "pre-activation", preactivation))
+    for prefix, unit in (("", "baseline"), ("pre", "pre-activation"))
 )
+_RESNET1202 = Value(7.93)  # of v1, which v2 quotes
 _OTHERS = {  # moderate augmentation, CIFAR-10 and CIFAR-100, as v2 quotes them
     "NIN": (8.81, 35.68),
     "DSN": (8.22, 34.57),
@@ -102,33 +135,29 @@ _TABLE4 = (
         for name, errors in _OTHERS.items()
         for data, error in zip(("cifar10", "cifar100"), errors, strict=True)
     ),
-    Cell("ResNet-110, cifar10", Row("resnet110"), Value(6.61)),
-    Cell("ResNet-1202, cifar10", Row("resnet1202"), Value(7.93)),
-    Cell("ResNet-164, cifar100", Row("resnet164", data="cifar100"), Value(25.16)),
-    Cell("ResNet-1001, cifar100", Row("resnet1001", data="cifar100"), Value(27.82)),
-    Cell("ResNet-164 pre-activation, cifar10", Row("preresnet164"), Value(5.46)),
-    Cell("ResNet-164 pre-activation, cifar100", Row("preresnet164", data="cifar100"), Value(24.33)),
-    Cell("ResNet-1001 pre-activation, cifar10", Row("preresnet1001"), Value(4.92, mean=4.89, std=0.14)),
+    quote("ResNet-110, cifar10", Row("resnet110")),
+    Cell("ResNet-1202, cifar10", Row("resnet1202"), _RESNET1202),
+    quote("ResNet-164, cifar100", Row("resnet164", data="cifar100")),
+    quote("ResNet-1001, cifar100", Row("resnet1001", data="cifar100")),
+    quote("ResNet-164 pre-activation, cifar10", Row("preresnet164")),
+    quote("ResNet-164 pre-activation, cifar100", Row("preresnet164", data="cifar100")),
+    quote("ResNet-1001 pre-activation, cifar10", Row("preresnet1001"), mean=4.89, std=0.14),
     Cell(
         "ResNet-1001 pre-activation, batch 64, cifar10",
         Row("preresnet1001", recipe="cifar-paper-b64"),
         Value(4.62, mean=4.69, std=0.20),
     ),
-    Cell(
-        "ResNet-1001 pre-activation, cifar100",
-        Row("preresnet1001", data="cifar100"),
-        Value(22.71, mean=22.68, std=0.22),
-    ),
+    quote("ResNet-1001 pre-activation, cifar100", Row("preresnet1001", data="cifar100"), mean=22.68, std=0.22),
 )
 _FIGURE1 = (
-    Cell("ResNet-1001, original unit", Row("resnet1001"), Value(7.61)),
-    Cell("ResNet-1001, proposed unit", Row("preresnet1001"), Value(4.92)),
+    quote("ResNet-1001, original unit", Row("resnet1001")),
+    quote("ResNet-1001, proposed unit", Row("preresnet1001")),
 )
 _FIGURE6 = (
-    Cell("ResNet-110, original", Row("resnet110"), Value(6.61)),
-    Cell("ResNet-110, BN after addition", order(110, "bn_after_add"), Value(8.17)),
-    Cell("ResNet-164, original", Row("resnet164"), Value(5.93)),
-    Cell("ResNet-164, pre-activation", Row("preresnet164"), Value(5.46)),
+    quote("ResNet-110, original", Row("resnet110")),
+    quote("ResNet-110, BN after addition", order(110, "bn_after_add")),
+    quote("ResNet-164, original", Row("resnet164")),
+    quote("ResNet-164, pre-activation", Row("preresnet164")),
 )
 
 # --- v2, ImageNet -----------------------------------------------------------------------------
@@ -171,7 +200,7 @@ _PLAIN_CIFAR = (
         for layers, error in _CIFAR_DEPTHS.items()
     ),
     Cell("ResNet, 110 layers", Row("resnet110"), Value(6.43, mean=6.61, std=0.16)),
-    Cell("ResNet, 1202 layers", Row("resnet1202"), Value(7.93)),
+    Cell("ResNet, 1202 layers", Row("resnet1202"), _RESNET1202),
 )
 _FIGURE7 = (
     *(Cell(f"plain, {layers} layers", Row(f"plain{layers}")) for layers in (20, 56)),
@@ -231,7 +260,7 @@ EXPERIMENTS: dict[str, Experiment] = {
 }
 
 
-def protocols_of(row: Row) -> tuple[str, ...]:
+def list_protocols(row: Row) -> tuple[str, ...]:
     """The ways in which any cell wants a row to be tested: it is trained once for all of them. None on CIFAR."""
     wanted = {cell.test for experiment in EXPERIMENTS.values() for cell in experiment.cells if cell.row == row}
     return tuple(test for test in TESTS if test in wanted)

@@ -3,32 +3,65 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from resnets.errors import UserError
+from resnets.report.compare import name_runs
 from resnets.report.pictures import label, save
 from resnets.runs import Run
 
-_COLOURS = (
-    "#4c4c4c",
-    "#c0392b",
-    "#1f6f9f",
-    "#3a8f4d",
-    "#a0661c",
-    "#7a4fa3",
-)  # told apart in print by the legend's order
+_COLOURS = (  # told apart in print by the legend's order
+    "#4c4c4c", "#c0392b", "#1f6f9f", "#3a8f4d", "#a0661c", "#7a4fa3",
+)  # fmt: skip
+Points = tuple[Sequence[int], Sequence[float]]
 
 
-def labels(runs: Sequence[Run]) -> list[str]:
-    """The network, and of recipe, data and seed what differs; the folder where that does not tell the runs apart."""
-    identities = [run.identity for run in runs]
-    network, *others = zip(
-        *((i.network.name, i.recipe.name, i.data, f"seed {i.seed}") for i in identities), strict=True
-    )
-    columns = [network, *(words for words in others if len(set(words)) > 1)]
-    names = [", ".join(words) for words in zip(*columns, strict=True)]
-    return names if len(set(names)) == len(names) else [run.path.name for run in runs]
+@dataclass(frozen=True)
+class Curve:
+    """One run in a figure: its loss, and its error on `split`."""
+
+    points: dict[str, Points]  # as `Run.curves` has them
+    split: str
+    colour: str
+    name: str | None = None  # in the legend
+    strength: float = 1.0
+
+
+def build_figure(curves: Sequence[Curve], size: tuple[float, float] = (7, 4.5)) -> Any:
+    """A matplotlib figure of several curves."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise UserError("drawing curves needs the extra: pip install 'resnets[plot]'.") from None
+    from matplotlib.ticker import FuncFormatter, LogLocator
+
+    figure = Figure(figsize=size, layout="constrained")
+    losses: Any = figure.add_subplot()
+    errors: Any = losses.twinx()
+    for curve in curves:
+        look = {"color": curve.colour, "alpha": curve.strength}
+        if "loss" in curve.points:
+            losses.plot(*curve.points["loss"], "--", linewidth=1.2, **look)
+        steps, values = curve.points.get(curve.split, ([], []))
+        once = measured_once(curve.points, curve.split)
+        if once and "training" in curve.points:  # the training error shows the way there
+            errors.plot(*curve.points["training"], linewidth=0.6, **look)
+        errors.plot(steps, values, "o-" if once else "-", label=curve.name, **look)
+    losses.set(xlabel="iterations", ylabel="training loss (dashed)", yscale="log")
+    losses.yaxis.set_minor_locator(LogLocator(subs=(1.5, 2, 3, 5, 7)))
+    for set_formatter in (losses.yaxis.set_major_formatter, losses.yaxis.set_minor_formatter):
+        set_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    errors.set(ylabel="error, % (solid; thin: of training)", ylim=(0, None))
+    losses.grid(alpha=0.25)
+    figure.legend(frameon=False, loc="outside lower center", ncols=1)
+    return figure
+
+
+def measured_once(points: dict[str, Points], split: str) -> bool:
+    """Whether an error was measured at the end alone."""
+    return len(points.get(split, ([],))[0]) == 1
 
 
 def require_drawable(run: Run) -> None:
@@ -39,33 +72,15 @@ def require_drawable(run: Run) -> None:
 
 
 def draw(runs: Sequence[Run], path: Path) -> Path:
-    """Several runs in one picture; the file's ending says the format."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise UserError("drawing curves needs the extra: pip install 'resnets[plot]'.") from None
-    from matplotlib.ticker import FuncFormatter
-
+    """Several runs in one picture; the ending of the file's name gives the format."""
     if path.suffix.lstrip(".") not in ("svg", "png", "pdf"):
         raise UserError(f"cannot draw to {path}: end its name in .svg, .png or .pdf.")
     for run in runs:
         require_drawable(run)
-    figure = Figure(figsize=(7, 4.5), layout="constrained")
-    loss_axis: Any = figure.add_subplot()
-    error_axis: Any = loss_axis.twinx()
-    for i, (run, name) in enumerate(zip(runs, labels(runs), strict=True)):
-        colour, curves = _COLOURS[i % len(_COLOURS)], run.curves
-        loss_axis.plot(*curves["loss"], "--", color=colour, linewidth=1)
-        split = next((s for s in ("test", "validation") if s in curves), "training")
-        steps, errors = curves[split]
-        if len(steps) == 1:  # measured at the end alone: the training error shows the way there
-            error_axis.plot(*curves["training"], color=colour, linewidth=0.6)
-        text = f"{label(name)}: {split} error {errors[-1]:.2f} %"
-        error_axis.plot(steps, errors, "o-" if len(steps) == 1 else "-", color=colour, label=text)
-    loss_axis.set(xlabel="iterations", ylabel="training loss (dashed)", yscale="log")
-    for axis in (loss_axis.yaxis.set_major_formatter, loss_axis.yaxis.set_minor_formatter):
-        axis(FuncFormatter(lambda value, _: f"{value:g}"))
-    error_axis.set(ylabel="error, % (solid; thin: of training)", ylim=(0, None))
-    error_axis.grid(alpha=0.25)
-    figure.legend(frameon=False, loc="outside lower center", ncols=1)
-    return save(figure, path, dpi=150)
+    drawn = []
+    for i, (run, name) in enumerate(zip(runs, name_runs(runs, [run.identity for run in runs]), strict=True)):
+        points = run.curves
+        split = next((split for split in ("test", "validation", "training") if split in points), "")
+        text = f"{label(name)}: {split} error {points[split][1][-1]:.2f} %" if split else label(name)
+        drawn.append(Curve(dict(points), split, _COLOURS[i % len(_COLOURS)], text))
+    return save(build_figure(drawn), path, dpi=150)

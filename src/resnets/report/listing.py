@@ -1,50 +1,112 @@
-"""The runs of a folder as a table."""
+"""The runs of a folder: how far each is, its errors, and what makes it different from the others."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from resnets.differences import sort_naturally, summarize_differences
 from resnets.errors import UserError
-from resnets.ownership import open_plain
-from resnets.runs import Run
+from resnets.runs import Run, RunKey, find
 
 
-def row(run: Run) -> dict[str, Any]:
-    """State, progress and errors of a run; the time left follows from the speed it last had."""
-    config, identity, result = run.config, run.identity, run.result
+@dataclass(frozen=True)
+class RunSummary:
+    """What a run has come to so far. Errors are in per cent, those of `error_on` images."""
+
+    run: str  # the name of its folder
+    state: str  # finished, training or stopped
+    step: int
+    steps: int
+    loss: float | None  # of the last steps of training
+    error_on: str | None  # test, validation, or training where nothing else was measured yet
+    last_error: float | None
+    best_error: float | None
+    validation: float | None  # of a finished run
+    test: float | None
+    interval: tuple[float, float] | None  # 95 %, of the error of a finished run
+    seconds_left: int | None
+    images_per_second: float | None  # the median
+    memory: int | None  # the peak, in MiB
+    differs: dict[str, str] = field(default_factory=dict)  # the fields that not all runs of the list have alike
+    path: Path = field(default=Path(), repr=False)
+    key: RunKey | None = field(default=None, repr=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in ("path", "key")}
+
+
+def list_runs(folder: str | os.PathLike[str], leave_out: Callable[[UserError], None] | None = None) -> list[RunSummary]:
+    """The runs in a folder, sorted by what differs between them, seeds last.
+
+    A run that cannot be read raises `UserError`, or is given to `leave_out` and left out.
+    """
+    return summarize_runs(find(Path(folder)), leave_out)
+
+
+def summarize_runs(runs: Sequence[Run], leave_out: Callable[[UserError], None] | None = None) -> list[RunSummary]:
+    """Summaries of runs, sorted, each with what differs between these runs."""
+    found = []
+    for run in runs:
+        try:
+            found.append(summarize_run(run))
+        except UserError as error:
+            if leave_out is None:
+                raise
+            leave_out(error)
+    columns = summarize_differences([one.key for one in found if one.key])
+    for i, one in enumerate(found):
+        found[i] = dataclasses.replace(one, differs={name: column[i] for name, column in columns.items()})
+    return sorted(found, key=lambda one: ([sort_naturally(value) for value in one.differs.values()], one.run))
+
+
+def summarize_run(run: Run) -> RunSummary:
+    """State, progress and errors of one run; the time left follows from the speed it last had."""
+    config, key, result, curves = run.config, run.identity, run.result, run.curves
     lines = [line for line in run.metrics() if line["kind"] == "train"]
     last = lines[-1] if lines else None
-    step, total = (last["step"] if last else 0), config["steps"]
-    left = None
-    if result is None and last and last["images_per_second"]:
-        left = max(0, total - step) * identity.recipe.batch / last["images_per_second"]
-    state = "finished" if result else "training" if _locked(run.path) else "stopped"
-    return {
-        "run": run.path.name,
-        "state": state,
-        "step": result["steps"] if result else step,
-        "steps": total,
-        "loss": last["loss"] if last else None,
-        "validation": result.get("validation", {}).get("error") if result else None,
-        "test": result.get("test", {}).get("error") if result else None,
-        "seconds_left": round(left) if left is not None and math.isfinite(left) else None,
-    }
+    state = "finished" if result else "training" if run.is_locked else "stopped"
+    step = result["steps"] if result else find_step(run, last["step"] if last else 0, state)
+    measured = ("validation", "test") if key.recipe.validation else ("test", "validation")
+    split = next((name for name in (*measured, "training") if name in curves), None)
+    errors = curves[split][1] if split else []
+    score = (result or {}).get(split or "", {})
+    speeds = [line["images_per_second"] for line in lines]
+    return RunSummary(
+        run=run.path.name,
+        state=state,
+        step=step,
+        steps=config["steps"],
+        loss=last["loss"] if last else None,
+        error_on=split,
+        last_error=errors[-1] if errors else None,
+        best_error=min(errors, default=None),
+        validation=(result or {}).get("validation", {}).get("error"),
+        test=(result or {}).get("test", {}).get("error"),
+        interval=tuple(score["interval"]) if "interval" in score else None,
+        seconds_left=None if result else _seconds_left(config["steps"] - step, key.recipe.batch, speeds),
+        images_per_second=statistics.median(speeds) if speeds else None,
+        memory=max((line["memory"] for line in lines if line.get("memory")), default=None),
+        path=run.path,
+        key=key,
+    )
 
 
-def _locked(path: Path) -> bool:
-    """Whether a living process holds the run."""
-    try:
-        import fcntl
+def find_step(run: Run, logged: int, state: str) -> int:
+    """The step that a run has reached: of one that was stopped, the step from which it goes on."""
+    kept = run.checkpoint_step
+    if kept is None:
+        return logged
+    return kept if state == "stopped" else max(kept, logged)
 
-        with os.fdopen(open_plain(path / ".lock", os.O_RDONLY)) as handle:
-            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except ImportError:
-        return False
-    except BlockingIOError:
-        return True
-    except (OSError, UserError):
-        return False
-    return False
+
+def _seconds_left(steps: int, batch: int, speeds: Sequence[float]) -> int | None:
+    left = max(0, steps) * batch / speeds[-1] if speeds and speeds[-1] else math.inf
+    return round(left) if math.isfinite(left) else None

@@ -38,7 +38,7 @@ PANELS = (
 )
 
 
-def line(data: dict[str, Any], panel: Panel, name: str) -> tuple[list[int], list[float]]:
+def read_line(data: dict[str, Any], panel: Panel, name: str) -> tuple[list[int], list[float]]:
     """l and the values, with a gap where there is none, and on a log axis where it is 0."""
     at: list[int] = []
     values: list[float] = []
@@ -73,9 +73,11 @@ def draw(analyses: Sequence[dict[str, Any]], paths: Sequence[Path]) -> None:
         for i, data in enumerate(analyses):
             colour = _COLOURS[i % len(_COLOURS)]
             style = _STYLES[i // len(_COLOURS) % len(_STYLES)]
-            axis.plot(*line(data, panel, panel.name), style, color=colour, linewidth=1.3, label=label(data["label"]))
+            axis.plot(
+                *read_line(data, panel, panel.name), style, color=colour, linewidth=1.3, label=label(data["label"])
+            )
             if panel.predicted:
-                axis.plot(*line(data, panel, panel.predicted), "--", color=colour, linewidth=0.8)
+                axis.plot(*read_line(data, panel, panel.predicted), "--", color=colour, linewidth=0.8)
         _finish(axis, panel)
     handles, labels = axes.flat[0].get_legend_handles_labels()
     columns = max(1, min(len(labels), 150 // (max(map(len, labels)) + 10)))  # as many as fit, at most 150 characters

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from resnets.experiments.comparison import common, ours
-from resnets.experiments.outcomes import Outcome
+from resnets.experiments.comparison import find_common
+from resnets.experiments.outcomes import Outcome, Outcomes
 from resnets.papers.rows import Cell, Experiment
 from resnets.report.pictures import label, save
 from resnets.report.propagation import plotting
@@ -24,21 +24,21 @@ _LINES = {  # of the networks: a colour a depth, plain nets dashed
 }
 
 
-def of(one: Outcome) -> list[float]:
+def average_responses(one: Outcome) -> list[float]:
     """The deviation of each layer's responses, the mean over the runs; none where they were not measured."""
     each = [run["signal"]["responses"] for run in one.runs if "responses" in run.get("signal", {})]
     return [statistics.fmean(layer) for layer in zip(*each, strict=True)]
 
 
-def curves(experiment: Experiment, found: dict[str, Outcome]) -> Iterator[tuple[Cell, Outcome, list[float]]]:
+def find_curves(experiment: Experiment, found: Outcomes) -> Iterator[tuple[Cell, Outcome, list[float]]]:
     """The cells that have been measured."""
     for cell in experiment.cells:
-        one = ours(cell, found)
-        if one is not None and (values := of(one)):
+        one = found.find(cell)
+        if one is not None and (values := average_responses(one)):
             yield cell, one, values
 
 
-def lines(experiment: Experiment, found: dict[str, Outcome]) -> list[list[str]]:
+def tabulate(experiment: Experiment, found: Outcomes) -> list[list[str]]:
     """A line a cell for a table."""
     return [
         [
@@ -47,11 +47,11 @@ def lines(experiment: Experiment, found: dict[str, Outcome]) -> list[list[str]]:
             *(f"{v:.3f}" for v in (values[0], statistics.median(values), max(values), values[-1])),
             str(len(one.runs)),
         ]
-        for cell, one, values in curves(experiment, found)
+        for cell, one, values in find_curves(experiment, found)
     ]
 
 
-def draw(experiment: Experiment, found: dict[str, Outcome], path: Path) -> Path:
+def draw(experiment: Experiment, found: Outcomes, path: Path) -> Path:
     """Two panels, as in the paper: the layers in their order, and sorted by size. At least one cell is measured."""
     plotting()
     from matplotlib.figure import Figure
@@ -59,13 +59,13 @@ def draw(experiment: Experiment, found: dict[str, Outcome], path: Path) -> Path:
 
     figure = Figure(figsize=(7, 5.5), layout="constrained")
     axes: Any = figure.subplots(2, 1)
-    drawn = list(curves(experiment, found))
+    drawn = list(find_curves(experiment, found))
     for cell, one, values in drawn:
-        colour, style = _LINES[cell.row.network if cell.row else ""]
+        colour, style = _LINES.get(cell.row.network if cell.row else "", ("#7a4fa3", "-"))
         text = f"{label(cell.label)} ({len(one.runs)} run{'s' * (len(one.runs) > 1)})"
         for axis, series in zip(axes, (values, sorted(values, reverse=True)), strict=True):
             axis.plot(range(1, len(series) + 1), series, style, color=colour, linewidth=1.2, label=text)
-    scaled = ", ".join(common(one.scaled for _, one, _ in drawn)) or "nothing"
+    scaled = ", ".join(find_common(one.scaled for _, one, _ in drawn)) or "nothing"
     said = f"{experiment.where}; ours: budget {drawn[0][1].budget}, scaled: {scaled}"
     figure.suptitle(textwrap.fill(label(said), 110), fontsize=8)
     for axis, order in zip(axes, ("layer, in order", "layer, sorted by size"), strict=True):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from torch import Tensor
 
 from resnets.atomic import write_atomically
 from resnets.errors import UserError
+from resnets.runs import CHECKPOINT_NAME
 
 KEEP = 2
 
@@ -48,7 +48,7 @@ def save(folder: Path, checkpoint: Checkpoint) -> Path:
 
 def found(folder: Path) -> list[Path]:
     """The checkpoints of a folder, newest first, readable or not; files with other names are none."""
-    paths = (path for path in folder.glob("step-*.safetensors") if _NAME.fullmatch(path.name))
+    paths = (path for path in folder.glob("step-*.safetensors") if CHECKPOINT_NAME.fullmatch(path.name))
     return sorted(paths, key=lambda path: (_step(path), path.name), reverse=True)
 
 
@@ -94,9 +94,6 @@ def _read(path: Path) -> Checkpoint:
         return Checkpoint(int(header["step"]), tensors, json.loads(header["state"]))
     except (safetensors.SafetensorError, ValueError, KeyError):
         raise _DamagedError("is no checkpoint") from None
-
-
-_NAME = re.compile(r"step-([0-9]+)-[0-9a-f]+\.safetensors")
 
 
 def _step(path: Path) -> int:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from resnets.experiments.comparison import error_text, ours
-from resnets.experiments.outcomes import Outcome
+from resnets.experiments.comparison import write_error
+from resnets.experiments.outcomes import Outcome, Outcomes
 from resnets.papers.rows import Cell
 from resnets.papers.tables import EXPERIMENTS
+from resnets.report.curves import measured_once
 from resnets.report.page import plot, provenance
 from resnets.report.page.html import Html, join, tag
-from resnets.report.page.inputs import Gathered
+from resnets.report.page.inputs import Inputs
 
 PANELS: dict[str, dict[str, tuple[int, ...]]] = {  # experiment -> title -> which of its cells
     "figure1": {"": (0, 1)},
@@ -22,68 +23,67 @@ PANELS: dict[str, dict[str, tuple[int, ...]]] = {  # experiment -> title -> whic
 }
 
 
-def section(gathered: Gathered) -> Html:
+def build_section(inputs: Inputs) -> Html:
     """Every figure, once for each budget that has a curve of it; else how to make it."""
-    return join(_experiment(name, gathered) for name in PANELS)
+    return join(_build_experiment(name, inputs) for name in PANELS)
 
 
-def _experiment(name: str, gathered: Gathered) -> Html:
+def _build_experiment(name: str, inputs: Inputs) -> Html:
     experiment = EXPERIMENTS[name]
     head = tag("h3", f"{experiment.where}: {experiment.title}")
     figures = [
-        panel(
-            f"{experiment.where} {title}".strip(), [experiment.cells[i] for i in which], gathered.found[budget], budget
+        build_panel(
+            f"{experiment.where} {title}".strip(), [experiment.cells[i] for i in which], inputs.found[budget], budget
         )
-        for budget in gathered.budgets
-        if any(row.name in gathered.found[budget] for row in experiment.rows)
+        for budget in inputs.budgets
+        if any(row.name in inputs.found[budget] for row in experiment.rows)
         for title, which in PANELS[name].items()
     ]
     missing = tag("p", "Missing: ", tag("code", f"resnets reproduce {name}"), " makes it.", class_="missing")
     return tag("section", head, tag("div", *figures, class_="figures") if figures else missing, id=f"curves-{name}")
 
 
-def panel(title: str, cells: Sequence[Cell], found: dict[str, Outcome], budget: str) -> Html:
-    there = [cell for cell in cells if ours(cell, found)]
+def build_panel(title: str, cells: Sequence[Cell], found: Outcomes, budget: str) -> Html:
+    there = [cell for cell in cells if found.find(cell)]
     absent = [cell.label for cell in cells if cell not in there]
     if not there:
         return tag("p", f"{title}, budget {budget}, missing: {'; '.join(absent)}.", class_="missing")
     outcomes = [found[cell.row.name] for cell in there if cell.row]
-    data = [line for i, (cell, one) in enumerate(zip(there, outcomes, strict=True)) for line in _traces(i, cell, one)]
-    notes = [f"Budget {budget}, {_seeds(outcomes)}."]
-    if any(_at_end_alone(run, one) for one in outcomes for run in one.runs):
+    data = [
+        line for i, (cell, one) in enumerate(zip(there, outcomes, strict=True)) for line in _make_traces(i, cell, one)
+    ]
+    notes = [f"Budget {budget}, {_describe_seeds(outcomes)}."]
+    if any(measured_once(run["curves"], _choose_split(one)) for one in outcomes for run in one.runs):
         notes.append("The error was measured at the end alone (the last mark); thin: error on training batches.")
     notes += [f"Missing: {'; '.join(absent)}."] * bool(absent)
-    origins = [join([" ", provenance.button(provenance.name(budget, one.row), one.row)]) for one in outcomes]
-    return plot.figure(data, _layout(len(there)), title, join([" ".join(notes), " From:", *origins]))
+    origins = [join([" ", provenance.build_button(provenance.name_box(budget, one.row), one.row)]) for one in outcomes]
+    return plot.build_figure(data, _make_layout(len(there)), title, join([" ".join(notes), " From:", *origins]))
 
 
-def _seeds(outcomes: Sequence[Outcome]) -> str:
+def _describe_seeds(outcomes: Sequence[Outcome]) -> str:
     counts = sorted({len(one.runs) for one in outcomes})
     return f"seeds: {' or '.join(map(str, counts)) or 'none'}, all drawn"
 
 
-def _layout(names: int) -> dict[str, Any]:
+def _make_layout(names: int) -> dict[str, Any]:
     right = {
         "title": {"text": "error, % (solid)"}, "overlaying": "y", "side": "right", "rangemode": "tozero",
         "automargin": True, "zeroline": False, "showgrid": False, "tickmode": "auto",
     }  # fmt: skip
-    return plot.layout("iterations", "training loss (dashed)", log=True, names=names, yaxis2=right)
+    return plot.make_layout("iterations", "training loss (dashed)", log=True, names=names, yaxis2=right)
 
 
-def _split(one: Outcome) -> str:
+def _choose_split(one: Outcome) -> str:
     return "validation" if one.result["recipe"]["validation"] else "test"
 
 
-def _at_end_alone(run: dict[str, Any], one: Outcome) -> bool:
-    return len(run["curves"].get(_split(one), ([],))[0]) == 1
-
-
-def _traces(number: int, cell: Cell, one: Outcome) -> list[dict[str, Any]]:
+def _make_traces(number: int, cell: Cell, one: Outcome) -> list[dict[str, Any]]:
     """Of the first seed in full strength and with a name, of the others faint."""
-    split, traces = _split(one), []
-    name = f"{cell.label}: {split} error {error_text(one, ' %').replace('+-', '±')}"
+    split, traces = _choose_split(one), []
+    name = f"{cell.label}: {split} error {write_error(one, ' %').replace('+-', '±')}"
     for run in one.runs:
-        curves, first, end = run["curves"], run is one.runs[0], _at_end_alone(run, one)
+        curves, first = run["curves"], run is one.runs[0]
+        end = measured_once(curves, split)
         looks: dict[str, dict[str, Any]] = {"loss": {"line": {"dash": "dash", "width": 1.2}}}
         if end:
             looks["training"] = {"line": {"width": 0.7}, "mode": "lines", "yaxis": "y2"}
@@ -92,7 +92,7 @@ def _traces(number: int, cell: Cell, one: Outcome) -> list[dict[str, Any]]:
         for kind, look in looks.items():
             if kind in curves:
                 what = "training loss" if kind == "loss" else f"{kind} error, %:"
-                hover = f"{plot.label(cell.label)}<br>seed {run['seed']}, iteration %{{x}}<br>{what} %{{y:.4g}}"
+                hover = f"{plot.escape_label(cell.label)}<br>seed {run['seed']}, iteration %{{x}}<br>{what} %{{y:.4g}}"
                 look |= {"hovertemplate": f"{hover}<extra></extra>", "opacity": 1 if first else 0.45}
-                traces.append(plot.trace(number, name, *curves[kind], showlegend=first and kind == named, **look))
+                traces.append(plot.make_trace(number, name, *curves[kind], showlegend=first and kind == named, **look))
     return traces

@@ -16,12 +16,12 @@ class Html(str):
     __slots__ = ()
 
 
-def text(child: object) -> Html:
+def escape(child: object) -> Html:
     return child if isinstance(child, Html) else Html(html.escape(printable(str(child))))
 
 
 def join(children: Iterable[object]) -> Html:
-    return Html("".join(map(text, children)))
+    return Html("".join(map(escape, children)))
 
 
 def tag(name: str, /, *children: object, **attributes: object) -> Html:

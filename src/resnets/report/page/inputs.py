@@ -1,4 +1,4 @@
-"""Everything that a page is made from, sorted by what it is: results of rows, analyses, other trainings."""
+"""Everything that a page is made from, sorted: results of rows, analyses, other trainings."""
 
 from __future__ import annotations
 
@@ -10,30 +10,32 @@ from typing import Any
 
 from resnets import records
 from resnets.errors import UserError
-from resnets.experiments.outcomes import Outcome, outcome
-
-BUDGETS = ("paper", "day", "hour", "smoke")  # the order of columns; others come after these
+from resnets.experiments.budgets import BUDGETS
+from resnets.experiments.outcomes import Outcome, Outcomes
 
 
 @dataclass
-class Gathered:
-    found: dict[str, dict[str, Outcome]] = field(default_factory=dict)  # by budget and row
+class Inputs:
+    found: dict[str, Outcomes] = field(default_factory=dict)  # by budget and row
     files: dict[tuple[str, str], Path] = field(default_factory=dict)  # of the same
     analyses: dict[Path, dict[str, Any]] = field(default_factory=dict)  # as `resnets analyze` writes them
-    trainings: dict[Path, dict[str, Any]] = field(default_factory=dict)  # as `resnets results` writes them
+    trainings: dict[Path, list[dict[str, Any]]] = field(default_factory=dict)  # as `resnets results` writes them
     left_out: int = 0  # files in folders that are none of these
 
     @property
     def budgets(self) -> list[str]:
-        return sorted(self.found, key=lambda name: (BUDGETS.index(name) if name in BUDGETS else len(BUDGETS), name))
+        """In the order of columns: the most thorough first, unknown ones last."""
+        known = list(BUDGETS)
+        return sorted(self.found, key=lambda name: (known.index(name) if name in BUDGETS else len(known), name))
 
 
-def gather(paths: Sequence[Path], leave_out: Callable[[UserError], None] | None = None) -> Gathered:
-    """From files and, with all that is below them, folders, in which `leave_out` is told of what cannot be read."""
-    gathered = Gathered()
-    for path, named in _files(paths):
+def read_inputs(paths: Sequence[Path], leave_out: Callable[[UserError], None] | None = None) -> Inputs:
+    """Read files, and folders with all that is below them. A file in a folder that cannot be read is refused, or given
+    to `leave_out`."""
+    inputs = Inputs()
+    for path, named in _find_files(paths):
         try:
-            belongs = _sort(gathered, path, records.load(path))
+            belongs = _sort(inputs, path, records.load(path))
         except UserError as error:
             if named or leave_out is None:
                 raise
@@ -41,13 +43,13 @@ def gather(paths: Sequence[Path], leave_out: Callable[[UserError], None] | None 
             continue
         if named and not belongs:
             raise UserError(f"{path} is no result of `resnets reproduce`, `analyze` or `results`; leave it out.")
-        gathered.left_out += not belongs
-    if not (gathered.found or gathered.analyses or gathered.trainings):
+        inputs.left_out += not belongs
+    if not (inputs.found or inputs.analyses or inputs.trainings):
         raise UserError(f"there is no result in {', '.join(map(str, paths))}; `resnets reproduce table1` makes some.")
-    return gathered
+    return inputs
 
 
-def _files(paths: Sequence[Path]) -> Iterator[tuple[Path, bool]]:
+def _find_files(paths: Sequence[Path]) -> Iterator[tuple[Path, bool]]:
     """Each file once, and whether it was named itself."""
     seen = set()
     for path in paths:
@@ -61,21 +63,21 @@ def _files(paths: Sequence[Path]) -> Iterator[tuple[Path, bool]]:
                 yield file, file == path
 
 
-def _sort(gathered: Gathered, path: Path, data: Any) -> bool:
+def _sort(inputs: Inputs, path: Path, data: Any) -> bool:
     """Put what a file holds where it belongs; False if it belongs nowhere. What is broken is refused."""
     if not isinstance(data, dict):
         return False
     if "row" in data:
-        one = outcome(records.ROW.checked(data, path))
+        one = Outcome.from_dict(records.ROW.checked(data, path))
         key = one.budget, one.row
-        if key in gathered.files:
-            raise UserError(f"{path} and {gathered.files[key]} are of the same row and budget; leave one of them out.")
-        gathered.files[key] = path
-        gathered.found.setdefault(one.budget, {})[one.row] = one
+        if key in inputs.files:
+            raise UserError(f"{path} and {inputs.files[key]} are of the same row and budget; leave one of them out.")
+        inputs.files[key] = path
+        inputs.found.setdefault(one.budget, Outcomes())[one.row] = one
     elif "analyses" in data:
-        gathered.analyses[path] = records.ANALYSES.checked(data, path)
-    elif "recipe" in data and "runs" in data:
-        gathered.trainings[path] = records.TRAINING.checked(data, path)
+        inputs.analyses[path] = records.ANALYSES.checked(data, path)
+    elif ("recipe" in data and "runs" in data) or "groups" in data:
+        inputs.trainings[path] = records.check_trainings(data, path)
     else:
         return False
     return True

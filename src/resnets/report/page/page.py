@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import base64
 import gzip
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
+from resnets.atomic import make_folder_of, write_atomically
+from resnets.differences import label_groups
 from resnets.errors import UserError
 from resnets.papers.numbers import beside
 from resnets.report.page import curves, provenance, signals, tables
 from resnets.report.page.html import Html, join, tag
-from resnets.report.page.inputs import Gathered
+from resnets.report.page.inputs import Inputs, read_inputs
 from resnets.runs import Summary
 from resnets.spec import Spec
 from resnets.version import __version__
@@ -22,15 +26,24 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inl
 _TITLE = "Deep residual networks: the papers' numbers and ours"
 
 
-def page(gathered: Gathered) -> str:
-    library = _library()
+def write_report(paths: Sequence[Path], out: Path, leave_out: Callable[[UserError], None] | None = None) -> Inputs:
+    """Write the page of all results in some files and folders; what it was made from is returned."""
+    inputs = read_inputs(paths, leave_out)
+    text = build_page(inputs)
+    make_folder_of(out)
+    write_atomically(out, text.encode("utf-8", "backslashreplace"))  # names of files may be no UTF-8
+    return inputs
+
+
+def build_page(inputs: Inputs) -> str:
+    library = _pack_plotly()
     sections = {
-        "glance": ("At a glance", join([tables.glance(gathered), tables.key()])),
-        "observations": ("The seven observations", tables.observations(gathered)),
-        "figures": ("The papers' figures", curves.section(gathered)),
-        "tables": ("The papers' tables", join(tables.section(e, gathered) for e in tables.TABLES)),
-        "signals": ("How signals travel", signals.section(gathered)),
-        "trainings": ("Other trainings", _trainings(gathered)),
+        "glance": ("At a glance", join([tables.build_glance(inputs), tables.build_key()])),
+        "observations": ("The seven observations", tables.build_verdicts(inputs)),
+        "figures": ("The papers' figures", curves.build_section(inputs)),
+        "tables": ("The papers' tables", join(tables.build_section(e, inputs) for e in tables.TABLES)),
+        "signals": ("How signals travel", signals.build_section(inputs)),
+        "trainings": ("Other trainings", _build_trainings(inputs)),
     }
     sections = {name: (words, inner) for name, (words, inner) in sections.items() if inner}
     links = tag("ul", *(tag("li", tag("a", words, href=f"#{name}")) for name, (words, _) in sections.items()))
@@ -41,12 +54,12 @@ def page(gathered: Gathered) -> str:
         tag(
             "aside",
             tag("h2", "Where the numbers come from"),
-            _boxes(gathered),
+            _build_boxes(inputs),
             aria_label="Where the numbers come from",
         ),
         tag("footer", f"Made by resnets {__version__}; drawn by plotly.js (MIT licence)."),
         tag("script", library, type="text/plain", id="library"),
-        tag("script", _file("page.js")),
+        tag("script", _read_file("page.js")),
     ]
     head = [
         tag("meta", charset="utf-8"),
@@ -54,7 +67,7 @@ def page(gathered: Gathered) -> str:
         tag("meta", name="color-scheme", content="light dark"),
         tag("meta", http_equiv="Content-Security-Policy", content=_POLICY),
         tag("title", _TITLE),
-        tag("style", _file("page.css")),
+        tag("style", _read_file("page.css")),
     ]
     return f"<!doctype html>\n{tag('html', tag('head', *head), tag('body', *body), lang='en')}\n"
 
@@ -68,12 +81,12 @@ _INTRODUCTION = (
 )
 
 
-def _file(name: str) -> Html:
+def _read_file(name: str) -> Html:
     return Html(resources.files(__package__).joinpath(name).read_text(encoding="utf-8"))
 
 
 @cache
-def _library() -> Html:
+def _pack_plotly() -> Html:
     """plotly.js, packed: unpacked it would be three quarters of the page."""
     try:
         from plotly.offline import get_plotlyjs
@@ -82,24 +95,31 @@ def _library() -> Html:
     return Html(base64.b64encode(gzip.compress(get_plotlyjs().encode(), 9, mtime=0)).decode())
 
 
-def _trainings(gathered: Gathered) -> Html:
+def _build_trainings(inputs: Inputs) -> Html:
     """What `resnets results` collected: other recipes than the papers'."""
     rows = []
-    for path, result in gathered.trainings.items():
+    for title, _, variant, result in _list_variants(inputs):
         spec, data = Spec.from_dict(result["network"]), result["data"]["name"]
         errors = tuple(run["result"]["test"]["error"] for run in result["runs"])
-        number = provenance.button(path.stem, str(Summary(errors)).replace("+-", "±"))
+        number = provenance.build_button(title, str(Summary(errors)).replace("+-", "±"))
         cells = (data, tag("code", result["recipe"]["name"]), number, beside(spec, data) or "-")
-        rows.append(tag("tr", tag("th", spec.name, scope="row"), *(tag("td", cell) for cell in cells)))
+        rows.append(tag("tr", tag("th", spec.name + variant, scope="row"), *(tag("td", cell) for cell in cells)))
     header: list[Any] = ["network", "data", "recipe", "test error, ours", "the papers'"]
-    return tables.table("Trainings by other recipes", header, rows) if rows else Html()
+    return tables.build_table("Trainings by other recipes", header, rows) if rows else Html()
 
 
-def _boxes(gathered: Gathered) -> Html:
+def _build_boxes(inputs: Inputs) -> Html:
     boxes = [
-        provenance.box(provenance.name(budget, row), gathered.files[budget, row], one.result)
-        for budget in gathered.budgets
-        for row, one in gathered.found[budget].items()
+        provenance.build_box(provenance.name_box(budget, row), inputs.files[budget, row], one.result)
+        for budget in inputs.budgets
+        for row, one in inputs.found[budget].items()
     ]
-    boxes += [provenance.box(path.stem, path, result) for path, result in gathered.trainings.items()]
+    boxes += [provenance.build_box(title, path, result) for title, path, _, result in _list_variants(inputs)]
     return join(boxes)
+
+
+def _list_variants(inputs: Inputs) -> Iterator[tuple[str, Path, str, dict[str, Any]]]:
+    """Every variant of the other trainings: the title of its box, its file, what makes it different, its results."""
+    for path, groups in inputs.trainings.items():
+        for i, (result, variant) in enumerate(zip(groups, label_groups(groups), strict=True), 1):
+            yield path.stem if len(groups) == 1 else f"{path.stem}, variant {i}", path, variant, result

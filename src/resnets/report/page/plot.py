@@ -18,19 +18,19 @@ MARKS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star")  # 
 _ROW = 20  # pixels of a line of the legend
 
 
-def label(words: str) -> str:
+def escape_label(words: str) -> str:
     """Words as Plotly shows them, which else reads tags in them."""
     return html.escape(printable(words), quote=False)
 
 
-def trace(number: int, name: str, x: list[Any], y: list[Any], **more: Any) -> dict[str, Any]:
+def make_trace(number: int, name: str, x: list[Any], y: list[Any], **more: Any) -> dict[str, Any]:
     """A line with a few marks on it, in the look of the number."""
     return {
         "type": "scatter",
         "mode": "lines+markers",
         "x": x,
         "y": y,
-        "name": label(name),
+        "name": escape_label(name),
         "legendgroup": str(number),
         "line": {"color": COLOURS[number % len(COLOURS)], "width": 1.6, **more.pop("line", {})},
         "marker": {
@@ -41,7 +41,7 @@ def trace(number: int, name: str, x: list[Any], y: list[Any], **more: Any) -> di
     }  # fmt: skip
 
 
-def layout(x: str, y: str, *, log: bool = False, names: int = 1, **more: Any) -> dict[str, Any]:
+def make_layout(x: str, y: str, *, log: bool = False, names: int = 1, **more: Any) -> dict[str, Any]:
     axis = {"automargin": True, "zeroline": False, "exponentformat": "power"}
     return {
         "height": 300 + _ROW * names,
@@ -61,7 +61,7 @@ def layout(x: str, y: str, *, log: bool = False, names: int = 1, **more: Any) ->
     }  # fmt: skip
 
 
-def _ticks(data: list[dict[str, Any]], shape: dict[str, Any]) -> dict[str, Any]:
+def _choose_ticks(data: list[dict[str, Any]], shape: dict[str, Any]) -> dict[str, Any]:
     """On a log axis of one to three decades 1, 2, 5: Plotly would write a small digit for every tick."""
     values = [y for line in data if "yaxis" not in line for y in line["y"] if y]
     spread = max(values) / min(values) if values and min(values) > 0 else 1
@@ -70,9 +70,9 @@ def _ticks(data: list[dict[str, Any]], shape: dict[str, Any]) -> dict[str, Any]:
     return {**shape, "yaxis": {**shape["yaxis"], "dtick": "D2", "exponentformat": "none"}}
 
 
-def figure(data: list[dict[str, Any]], shape: dict[str, Any], title: str, caption: object = "") -> Html:
+def build_figure(data: list[dict[str, Any]], shape: dict[str, Any], title: str, caption: object = "") -> Html:
     """A place to be drawn in, with what is to be drawn beside it."""
-    drawn = {"data": data, "layout": _ticks(data, shape)}
+    drawn = {"data": data, "layout": _choose_ticks(data, shape)}
     spec = json.dumps(drawn, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     return tag(
         "figure",

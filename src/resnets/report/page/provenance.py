@@ -13,31 +13,33 @@ KEYS = ("command", "commit", "versions", "machine", "began")
 _LATER = "responses_measured"  # of results that are older than the measuring of responses
 
 
-def name(budget: str, row: str) -> str:
+def name_box(budget: str, row: str) -> str:
     """Of the box of a row."""
     return f"{row}, budget {budget}"
 
 
-def button(box: str, words: str) -> Html:
+def build_button(box: str, words: str) -> Html:
     """A number that opens the box of that name."""
     return tag("button", words, type="button", popovertarget=_id(box), title="where this number comes from")
 
 
-def box(title: str, path: Path, result: dict[str, Any]) -> Html:
+def build_box(title: str, path: Path, result: dict[str, Any]) -> Html:
     facts: list[tuple[str, object]] = [("file", tag("code", path))]
     if "scaled" in result:
         facts.append(("scaled", ", ".join(result["scaled"]) or "nothing"))
     facts += [
         ("data", result["data"]["name"]),
-        ("network", _words(result["network"])),
-        ("recipe", _words(result["recipe"])),
+        ("network", _write_values(result["network"])),
+        ("recipe", _write_values(result["recipe"])),
     ]
     runs = result["runs"]
-    facts.append(("errors", join(tag("div", f"seed {run['seed']}{words}") for run in runs for words in _errors(run))))
+    facts.append(
+        ("errors", join(tag("div", f"seed {run['seed']}{words}") for run in runs for words in _list_errors(run)))
+    )
     for key in KEYS:
-        facts.append((key, _by_seed(key, runs)))
+        facts.append((key, _group_by_seed(key, runs)))
     if any(_LATER in run for run in runs):
-        facts.append(("responses measured later", _by_seed(_LATER, runs)))
+        facts.append(("responses measured later", _group_by_seed(_LATER, runs)))
     rows = join(join([tag("dt", key), tag("dd", value)]) for key, value in facts)
     close = tag("button", "close", type="button", class_="close", popovertarget=_id(title), popovertargetaction="hide")
     return tag(
@@ -49,19 +51,19 @@ def _id(title: str) -> str:
     return "from-" + re.sub(r"[^A-Za-z0-9_.-]", "_", title)
 
 
-def _errors(run: dict[str, Any]) -> list[str]:
+def _list_errors(run: dict[str, Any]) -> list[str]:
     """The error, after the seed; on ImageNet one for each way in which it was tested."""
     result = run["result"]
     if "failed" in result:
         return [f": {result['failed']}"]
     if "tests" in run:
         each = run["tests"].items()
-        return [f", {test}: {_error(f, 'test')}, top-5 {f['top5']['error']:.2f} %" for test, f in each]
+        return [f", {test}: {_write_error(f, 'test')}, top-5 {f['top5']['error']:.2f} %" for test, f in each]
     split = "test" if "test" in result else "validation"
-    return [f": {_error(result[split], split)}"]
+    return [f": {_write_error(result[split], split)}"]
 
 
-def _error(found: dict[str, Any], split: str) -> str:
+def _write_error(found: dict[str, Any], split: str) -> str:
     """`64.60 % test error of 10,000 images (95 %: 63.66 to 65.53)`."""
     text = f"{found['error']:.2f} % {split} error"
     if "images" in found and "interval" in found:
@@ -70,12 +72,12 @@ def _error(found: dict[str, Any], split: str) -> str:
     return text
 
 
-def _by_seed(key: str, runs: list[dict[str, Any]]) -> Html:
+def _group_by_seed(key: str, runs: list[dict[str, Any]]) -> Html:
     """What all seeds share is said once."""
     seeds: dict[str, list[str]] = {}
     for run in runs:
         value = run.get(key)
-        words = _words(value) if isinstance(value, dict) else "unknown" if value is None else str(value)
+        words = _write_values(value) if isinstance(value, dict) else "unknown" if value is None else str(value)
         seeds.setdefault(words, []).append(str(run["seed"]))
     lines = [
         tag("div", tag("code", words), f" (seed {', '.join(which)})" if len(seeds) > 1 else "")
@@ -84,5 +86,5 @@ def _by_seed(key: str, runs: list[dict[str, Any]]) -> Html:
     return join(lines)
 
 
-def _words(values: dict[str, Any]) -> str:
+def _write_values(values: dict[str, Any]) -> str:
     return ", ".join(f"{key} {value if isinstance(value, str) else json.dumps(value)}" for key, value in values.items())

@@ -6,16 +6,16 @@ import math
 import re
 import statistics
 
-from resnets.experiments.agreement import AGAINST, AGREES, PARTLY, UNDECIDED, agreement
-from resnets.experiments.comparison import common, correlations, error_text, ours
-from resnets.experiments.observations import FAILS, HOLDS, verdicts
+from resnets.experiments.agreement import AGAINST, AGREES, PARTLY, UNDECIDED, find_agreement
+from resnets.experiments.comparison import correlate, find_common, write_error
+from resnets.experiments.observations import FAILS, HOLDS, judge_all
 from resnets.experiments.observations import UNDECIDED as NOT_JUDGED
-from resnets.experiments.outcomes import Outcome
+from resnets.experiments.outcomes import Outcomes
 from resnets.papers.rows import Cell, Experiment
 from resnets.papers.tables import EXPERIMENTS
 from resnets.report.page import provenance
 from resnets.report.page.html import Html, join, tag
-from resnets.report.page.inputs import Gathered
+from resnets.report.page.inputs import Inputs
 
 SIGNS = {AGREES: "✓", PARTLY: "≈", AGAINST: "✗", UNDECIDED: "?"}
 KEY = {
@@ -29,14 +29,14 @@ VERDICTS = {HOLDS: (AGREES, "✓"), FAILS: (AGAINST, "✗"), NOT_JUDGED: (UNDECI
 TABLES = [e for e in EXPERIMENTS.values() if not e.name.startswith("figure")]  # figures repeat rows of tables
 
 
-def table(caption: str, header: list[object], rows: list[Html]) -> Html:
+def build_table(caption: str, header: list[object], rows: list[Html]) -> Html:
     """A table that scrolls sideways by itself where the screen is narrow."""
     head = tag("tr", *(tag("th", words, scope="col") for words in header))
     whole = tag("table", tag("caption", caption), tag("thead", head), tag("tbody", *rows))
     return tag("div", whole, class_="scroll", tabindex="0", role="region", aria_label=caption)
 
 
-def key() -> Html:
+def build_key() -> Html:
     """What the signs mean."""
     terms = [join([tag("dt", SIGNS[word], " ", word, class_=word), tag("dd", KEY[word])]) for word in SIGNS]
     return tag("dl", *terms, class_="key")
@@ -45,18 +45,18 @@ def key() -> Html:
 # --- the papers' tables -----------------------------------------------------------------------
 
 
-def section(experiment: Experiment, gathered: Gathered) -> Html:
-    budgets = gathered.budgets
+def build_section(experiment: Experiment, inputs: Inputs) -> Html:
+    budgets = inputs.budgets
     header = ["row", "the paper", *(f"ours, budget {budget}" for budget in budgets or ["none"])]
-    told = {b: common(ours(c, gathered.found[b]).scaled for c in _there(experiment, gathered, b)) for b in budgets}  # type: ignore[union-attr]
-    rows = [_row(cell, experiment, gathered, told) for cell in experiment.cells]
+    shared = {budget: find_common(_list_scalings(experiment, inputs, budget)) for budget in budgets}
+    rows = [_row(cell, experiment, inputs, shared) for cell in experiment.cells]
     split = "errors on held-out training images" if any(r.validation for r in experiment.rows) else "test errors"
     columns = ", top-1/top-5" * any(cell.value.top5 is not None for cell in experiment.cells)
     notes = [
-        tag("li", f"Budget {budget}, scaled in all rows: {', '.join(told[budget]) or 'nothing'}.",
-            *(f" {line}." for line in map(_sentence, map(str, correlations(experiment, gathered.found[budget])))))
+        tag("li", f"Budget {budget}, scaled in all rows: {', '.join(shared[budget]) or 'nothing'}.",
+            *(f" {line}." for line in map(_sentence, map(str, correlate(experiment, inputs.found[budget])))))
         for budget in budgets
-        if _there(experiment, gathered, budget)
+        if _list_scalings(experiment, inputs, budget)
     ]  # fmt: skip
     if not notes:
         flag = " --imagenet DIR" if any(row.data == "imagenet" for row in experiment.rows) else ""
@@ -65,7 +65,7 @@ def section(experiment: Experiment, gathered: Gathered) -> Html:
     return tag(
         "section",
         tag("h3", f"{experiment.where}: {experiment.title}"),
-        table(f"{experiment.where}: {split}, %{columns}", list(header), rows),
+        build_table(f"{experiment.where}: {split}, %{columns}", list(header), rows),
         tag("ul", *notes, class_="note"),
         id=experiment.name,
     )
@@ -75,70 +75,75 @@ def _sentence(words: str) -> str:
     return words[0].upper() + words[1:]
 
 
-def _there(experiment: Experiment, gathered: Gathered, budget: str) -> list[Cell]:
-    return [cell for cell in experiment.cells if ours(cell, gathered.found[budget])]
+def _list_scalings(experiment: Experiment, inputs: Inputs, budget: str) -> list[tuple[str, ...]]:
+    """What was scaled in each cell that has a result."""
+    return [one.scaled for one in map(inputs.found[budget].find, experiment.cells) if one]
 
 
-def _row(cell: Cell, experiment: Experiment, gathered: Gathered, told: dict[str, tuple[str, ...]]) -> Html:
-    values = [_value(cell, experiment, gathered.found[b], b, told[b]) for b in gathered.budgets]
-    values = values or [_absent(cell)]
-    return tag("tr", tag("th", cell.full_label, scope="row"), tag("td", _pretty(str(cell.value)) or "-"), *values)
+def _row(cell: Cell, experiment: Experiment, inputs: Inputs, shared: dict[str, tuple[str, ...]]) -> Html:
+    values = [_value(cell, experiment, inputs.found[b], b, shared[b]) for b in inputs.budgets]
+    values = values or [_mark_missing(cell)]
+    return tag(
+        "tr", tag("th", cell.full_label, scope="row"), tag("td", _write_plus_minus(str(cell.value)) or "-"), *values
+    )
 
 
-def _value(cell: Cell, experiment: Experiment, found: dict[str, Outcome], budget: str, told: tuple[str, ...]) -> Html:
-    one = ours(cell, found)
+def _value(cell: Cell, experiment: Experiment, found: Outcomes, budget: str, shared: tuple[str, ...]) -> Html:
+    one = found.find(cell)
     if one is None:
-        return _absent(cell)
-    number = provenance.button(provenance.name(budget, one.row), _pretty(error_text(one)))
-    agrees = agreement(cell, experiment, found)
+        return _mark_missing(cell)
+    number = provenance.build_button(provenance.name_box(budget, one.row), _write_plus_minus(write_error(one)))
+    agrees = find_agreement(cell, experiment, found)
     sign = tag("span", SIGNS[agrees.word], " ", agrees.word, class_="sign", title=agrees.why) if agrees else ""
     details = [f"{len(one.runs)} seed{'s' * (len(one.runs) > 1)}"]
     losses = [loss for loss in one.values("final") if math.isfinite(loss)]
     if losses:
         details.append(f"training loss {statistics.fmean(losses):.3f}")
-    details += [word for word in one.scaled if word not in told]
+    details += [word for word in one.scaled if word not in shared]
     return tag("td", number, " ", sign, tag("small", ", ".join(details)), class_=agrees.word if agrees else None)
 
 
-def _absent(cell: Cell) -> Html:
+def _mark_missing(cell: Cell) -> Html:
     return tag("td", "missing", class_="missing") if cell.row else tag("td", "quoted", class_="quoted")
 
 
-def _pretty(words: str) -> str:
+def _write_plus_minus(words: str) -> str:
     return words.replace("+-", "±")
 
 
 # --- the observations, and all at a glance ----------------------------------------------------
 
 
-def observations(gathered: Gathered) -> Html:
-    budgets = gathered.budgets
-    told = {budget: verdicts(gathered.found[budget]) for budget in budgets} or {"none": verdicts({})}
+def build_verdicts(inputs: Inputs) -> Html:
+    budgets = inputs.budgets
+    verdicts = {budget: judge_all(inputs.found[budget]) for budget in budgets} or {"none": judge_all(Outcomes())}
     rows = []
-    for i, first in enumerate(next(iter(told.values()))):
+    for i, first in enumerate(next(iter(verdicts.values()))):
         cells = []
-        for judged in told.values():
+        for judged in verdicts.values():
             style, sign = VERDICTS[judged[i].verdict]
-            reasons = tag("ul", *(tag("li", _pretty(part)) for part in _CLAIMS.split(judged[i].why)))
+            reasons = tag("ul", *(tag("li", _write_plus_minus(part)) for part in _CLAIMS.split(judged[i].why)))
             seen = tag("details", tag("summary", sign, " ", judged[i].verdict), reasons)
             cells.append(tag("td", seen, class_=style))
         text = tag("th", f"{first.number}. {_sentence(first.text)}", scope="row")
         rows.append(tag("tr", text, *cells))
-    return table("The papers' observations and our verdicts", ["observation", *(f"budget {b}" for b in told)], rows)
+    return build_table(
+        "The papers' observations and our verdicts", ["observation", *(f"budget {b}" for b in verdicts)], rows
+    )
 
 
-def glance(gathered: Gathered) -> Html:
+def build_glance(inputs: Inputs) -> Html:
     """How much there is, and how it compares, in a column a budget."""
-    budgets = gathered.budgets
+    budgets = inputs.budgets
     lines: dict[str, list[str]] = {"rows with results": [], "observations": []}
     every = {row.name for experiment in EXPERIMENTS.values() for row in experiment.rows}
     for budget in budgets:
-        found = gathered.found[budget]
+        found = inputs.found[budget]
         lines["rows with results"].append(f"{len(every & set(found))} of {len(every)}")
-        judged = [told.verdict for told in verdicts(found)]
+        judged = [one.verdict for one in judge_all(found)]
         lines["observations"].append(", ".join(f"{word}: {judged.count(word)}" for word in VERDICTS))
         for experiment in TABLES:
-            values = [f"{c.value:+.2f} ({c.rows} rows, {c.data})" for c in correlations(experiment, found)]
+            values = [f"{c.value:+.2f} ({c.rows} rows, {c.data})" for c in correlate(experiment, found)]
             line = lines.setdefault(f"rank correlation, {experiment.where}", [])
             line.append("; ".join(values) or "not enough rows")
     rows = [
@@ -146,4 +151,4 @@ def glance(gathered: Gathered) -> Html:
         for words, values in lines.items()
         if any(value != "not enough rows" for value in values)
     ]
-    return table("What there is, by budget", ["what", *(f"budget {budget}" for budget in budgets)], rows)
+    return build_table("What there is, by budget", ["what", *(f"budget {budget}" for budget in budgets)], rows)

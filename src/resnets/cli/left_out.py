@@ -19,11 +19,6 @@ class LeftOut:
         self.errors.append(error)
         say(f"left out: {error}")
 
-    def tell_once(self, error: UserError) -> None:
-        """Of a file that may have been told of before."""
-        if str(error) not in map(str, self.errors):
-            self.tell(error)
-
     @contextmanager
     def unless_readable(self) -> Iterator[None]:
         """Leave out what the block is about if it cannot be read."""

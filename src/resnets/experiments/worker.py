@@ -1,0 +1,58 @@
+"""`python -m resnets.experiments.worker`: one run of a sweep, in a process of its own.
+
+Its job comes as JSON on standard input; what became of it goes as JSON to standard output, everything else to standard
+error.
+"""
+
+# ruff: noqa: E402
+from __future__ import annotations
+
+from resnets.interrupt import end_imports_on_ctrl_c
+
+restore_ctrl_c = end_imports_on_ctrl_c()
+
+import json
+import sys
+from typing import Any
+
+from resnets.errors import UserError, describe_out_of_memory, is_out_of_memory
+from resnets.recipe import Recipe
+from resnets.spec import Spec
+
+
+def run_job(job: dict[str, Any]) -> dict[str, str]:
+    """Train as the job says: the folder of the run, or why there is no result."""
+    import torch
+
+    from resnets.training.session import train
+
+    torch.set_num_threads(job["threads"])
+    sys.argv = job["argv"]  # the command that the user gave, which the run's config.json tells
+    model = Spec.from_dict(job["model"]) if isinstance(job["model"], dict) else job["model"]
+    keywords = job["keywords"]
+    if isinstance(recipe := keywords.get("recipe"), dict):
+        keywords["recipe"] = Recipe(**recipe["recipe"])
+    try:
+        return {"run": str(train(model, **keywords).path)}
+    except UserError as error:
+        return {"failure": str(error)}
+    except (MemoryError, RuntimeError, OSError) as error:
+        if not is_out_of_memory(error):
+            raise
+        return {"failure": describe_out_of_memory(error)}
+
+
+def main() -> int:
+    out, sys.stdout = sys.stdout, sys.stderr
+    job = json.loads(sys.stdin.read())
+    try:
+        answer = run_job(job)
+    except KeyboardInterrupt:
+        answer = {"failure": "stopped by Ctrl-C."}
+    out.write(json.dumps(answer))
+    out.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
