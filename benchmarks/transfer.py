@@ -29,7 +29,7 @@ from resnets.errors import UserError
 from resnets.recipe import RECIPES
 from resnets.runs import Run, Summary
 from resnets.training.session import train
-from resnets.weights.pretrained import find_weights
+from resnets.weights.models import open_model
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -54,8 +54,7 @@ def ways(weights: str) -> dict[str, dict[str, Any]]:
 def compare(args: argparse.Namespace) -> dict[str, Any]:
     if args.seeds < 2:
         raise UserError(f"--seeds must be at least 2, or chance cannot be told, not {args.seeds}.")
-    if not find_weights(args.weights).exists():
-        raise UserError(f"there are no weights {args.weights}: name a file, a finished run or a pretrained network.")
+    open_model(args.weights)  # a mistake is found before the first run
     images = few(load(args.data, args.dir), args.images)
     runs: dict[str, list[Run]] = {way: [] for way in ways(args.weights)}
     for seed in range(args.seeds):

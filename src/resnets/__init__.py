@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from resnets.errors import DivergedError, UserError
     from resnets.evaluation.evaluate import evaluate
     from resnets.evaluation.predict import predict
+    from resnets.experiments.reproduce import reproduce
+    from resnets.experiments.sweep import sweep
     from resnets.nn import ResNet
     from resnets.recipe import Recipe
     from resnets.spec import Spec
@@ -63,6 +65,8 @@ _WHERE = {  # each public name and its module, which is imported when the name i
     "load": "weights.models",
     "open_data": "data",
     "predict": "evaluation.predict",
+    "reproduce": "experiments.reproduce",
+    "sweep": "experiments.sweep",
     "train": "training.session",
 }
 _ROOMS = (
@@ -98,8 +102,10 @@ __all__ = [
     "predict",
     "register_order",
     "register_shortcut",
+    "reproduce",
     "save_weights",
     "spec_of",
+    "sweep",
     "train",
 ]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from resnets import Spec, UserError, records, spec_of
-from resnets.cli.commands.runs import compare_command, plot_command, report_command, results_command, runs_command
+from resnets.cli.run_output import compare_command, plot_command, report_command, results_command, runs_command
 from resnets.differences import find_differences, label_runs, summarize_differences
 from resnets.experiments.results import POINTS, collect_runs
 from resnets.recipe import Recipe, recipe_of

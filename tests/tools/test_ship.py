@@ -110,7 +110,7 @@ def test_predict_takes_the_shipped_network_unless_told_otherwise(run, folder, mo
     assert main(["predict", str(tmp_path / "a.png")]) == 2
     assert "name the network to use: --weights" in capsys.readouterr().err
     name = ship.ship(run)
-    monkeypatch.setattr("resnets.cli.commands.predict.DEFAULT", name)
+    monkeypatch.setattr("resnets.evaluation.predict.DEFAULT", name)
     assert main(["predict", str(tmp_path / "a.png"), "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)[0]["classes"]) == 5
 

@@ -70,9 +70,9 @@ class WrongPrinter(Pictures):
 
     def __init__(self, folder):
         super().__init__(folder)
-        import resnets.cli.commands.predict as module
+        import resnets.cli.predict as module
 
-        module.predict_command = lambda *given, **options: print("\x1b[31m") or 0
+        module._predict = lambda *given, **options: print("\x1b[31m") or 0
 
 
 class WrongEngine(Edits):

@@ -11,19 +11,20 @@ import numpy as np
 import pytest
 import tiny
 import torch
-from resnets.weights.loaded_model import normalization, subject
 
 import resnets
 from resnets import runs
 from resnets.data.augment import Normalize
 from resnets.data.batches import MemoryBatches
 from resnets.errors import UserError
+from resnets.evaluation.evaluate import normalize_for as normalization
 from resnets.evaluation.score import score_images as evaluate
 from resnets.recipe import recipe_of
 from resnets.training import progress as progresses
 from resnets.training.loop import Trainer
 from resnets.training.progress import Progress
 from resnets.weights.files import read_metadata
+from resnets.weights.models import open_model as subject
 from resnets.zoo import spec_of
 from tools.torture.training import MEASURED
 

@@ -28,7 +28,7 @@ def reproduce(commands: Commands) -> None:
     command.add_options()
 
     def run(args: argparse.Namespace) -> int:
-        from resnets.cli.commands.reproduce import list_command, reproduce_command
+        from resnets.cli.reproduce_output import list_command, reproduce_command
 
         if args.list:
             list_command()
@@ -56,7 +56,7 @@ def report(commands: Commands) -> None:
     command.add("-o", "--out", default="report.html", help="the page (report.html)", metavar="FILE")
 
     def run(args: argparse.Namespace) -> int:
-        from resnets.cli.commands.runs import report_command
+        from resnets.cli.run_output import report_command
 
         return report_command(args.results or ["results"], args.out)
 

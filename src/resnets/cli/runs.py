@@ -23,7 +23,7 @@ def runs(commands: Commands) -> None:
     command.add("--json", action="store_true", help="print JSON")
 
     def run(args: argparse.Namespace) -> int:
-        from resnets.cli.commands.runs import runs_command
+        from resnets.cli.run_output import runs_command
 
         return runs_command(args.folder, as_json=args.json)
 
@@ -43,7 +43,7 @@ def compare(commands: Commands) -> None:
     command.add("-o", "--out", help="draw the curves: .svg, .png or .pdf", metavar="FILE")
 
     def run(args: argparse.Namespace) -> None:
-        from resnets.cli.commands.runs import compare_command
+        from resnets.cli.run_output import compare_command
 
         compare_command(args.runs, args.out, as_json=args.json)
 
@@ -61,7 +61,7 @@ def plot(commands: Commands) -> None:
     command.add("-o", "--out", default="curves.svg", help="the picture: .svg, .png or .pdf (curves.svg)")
 
     def run(args: argparse.Namespace) -> int:
-        from resnets.cli.commands.runs import plot_command
+        from resnets.cli.run_output import plot_command
 
         return plot_command(args.runs, args.out)
 
@@ -80,7 +80,7 @@ def results(commands: Commands) -> None:
     command.add("-o", "--out", required=True, help="the file to write", metavar="FILE")
 
     def run(args: argparse.Namespace) -> None:
-        from resnets.cli.commands.runs import results_command
+        from resnets.cli.run_output import results_command
 
         results_command(args.runs, args.out)
 

@@ -1,19 +1,22 @@
-"""`train`."""
+"""`resnets train`: one run, or several with `--vary`, `--seeds` or `--runs`."""
 
 from __future__ import annotations
 
 import argparse
+import os
 from typing import TYPE_CHECKING
 
-from resnets.cli.options import Command, typed
-from resnets.errors import UserError, shown
-from resnets.options import SEEDS, parse_whole
+from resnets.cli.options import Command
+from resnets.cli.sweep import add_sweep_options, read_sweep_options, sweep_command
+from resnets.errors import UserError
 from resnets.recipe import Recipe, recipe_of
+from resnets.text import print_lines, say
 from resnets.training.options import TrainOptions
 from resnets.zoo import NetworkOptions, spec_of
 
 if TYPE_CHECKING:
     from resnets.cli.parser import Commands
+    from resnets.runs import Run
 
 
 def train(commands: Commands) -> None:
@@ -28,20 +31,43 @@ def train(commands: Commands) -> None:
         usage="%(prog)s [options] NETWORK",
     )
     command.add("network", help="a name from 'resnets models'", metavar="NETWORK")
-    runs = "train with this many seeds, from --seed on (1)"
-    command.add("--runs", type=typed(parse_whole), default=1, help=runs, metavar="N")
+    add_sweep_options(command.parser)
     command.add_options()
 
-    def run(args: argparse.Namespace) -> None:
+    def run(args: argparse.Namespace) -> int:
         given, changes, network = command.read(args)
-        options = TrainOptions(**given)
+        options, sweep = TrainOptions(**given), read_sweep_options(args)
         if options.recipe != "auto":
             recipe_of(options.recipe, **changes)  # mistakes are found before torch is imported
         spec_of(args.network, **network)
-        if not 1 <= args.runs <= SEEDS[1] + 1 - options.seed:
-            raise UserError(f"--runs must be at least 1, and seeds whole numbers of 64 bits, not {shown(args.runs)}.")
-        from resnets.cli.commands.train import train_command
+        if sweep is not None:
+            return sweep_command(args.network, sweep, {**given, **changes, **network})
+        from resnets.training.session import train
 
-        train_command(args.network, range(options.seed, options.seed + args.runs), options, {**network, **changes})
+        done = train(args.network, options=options, **changes, **network)
+        if os.environ.get("RANK", "0") == "0":  # of the processes that torchrun started, one prints
+            print_result(done)
+        return 0
 
     command.run(run)
+
+
+def print_result(run: Run) -> None:
+    """The scores of a finished run, and its curves."""
+    from resnets.papers.numbers import beside
+    from resnets.report.curves import draw
+    from resnets.spec import Spec
+
+    result, identity = run.result or {}, run.identity
+    what = f"{identity.network.name} on {identity.data}, seed {identity.seed}, {result['steps']:,} iterations"
+    for split in ("validation", "test"):
+        if split in result:
+            low, high = result[split]["interval"]
+            print_lines(f"{what}: {split} error {result[split]['error']:.2f} % (95 % interval {low:.2f} to {high:.2f})")
+    if "test" in result and isinstance(identity.network, Spec) and (theirs := beside(identity.network, identity.data)):
+        print_lines(theirs)
+    print_lines(f"run: {run.path}")
+    try:
+        print_lines(f"curves: {run.picture if run.picture.exists() else draw([run], run.picture)}")
+    except UserError as error:
+        say(f"no curves: {error}")

@@ -1,1 +1,0 @@
-"""What each command does: calls the library and prints what it returns."""
