@@ -60,7 +60,10 @@ def register_order(
     after: Collection[str] = (),
     figure: str = "",
 ) -> None:
-    """Add an order of your own: `register_order("bn_first", before=("bn",), after=("relu",))`."""
+    """Add an order of your own: where BN and ReLU stand.
+
+    >>> resnets.register_order("bn_first", before=("bn",), after=("relu",))
+    """
     _check_name(f"order {name!r}", name)
     for place, words in (("before", before), ("last", last), ("after", after)):
         if isinstance(words, str) or not set(words) <= {"bn", "relu"} or len(set(words)) < len(words):
@@ -149,7 +152,13 @@ Kind = TypeVar("Kind", bound=type[Shortcut])
 
 
 def register_shortcut(kind: Kind) -> Kind:
-    """Make a subclass of `Shortcut` known, as a decorator; it becomes a frozen dataclass if it is none."""
+    """Make a subclass of `Shortcut` known, as a decorator; it becomes a frozen dataclass if it is none.
+
+    >>> @resnets.register_shortcut
+    ... class Half(resnets.Shortcut):
+    ...     kind, formula = "half", "0.5 x + r"
+    ...     def module(self, channels): ...  # a torch.nn.Module whose forward takes x and r
+    """
     if not (isinstance(kind, type) and issubclass(kind, Shortcut)):
         raise UserError(f"register_shortcut takes a subclass of resnets.Shortcut, not {shown(kind)}.")
     _check_name(f"shortcut {kind.__name__}", getattr(kind, "kind", None))

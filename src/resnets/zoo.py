@@ -104,7 +104,11 @@ NETWORKS: dict[str, Spec] = _table()
 
 
 def list_models(pattern: str = "*") -> list[str]:
-    """The names that match a shell pattern: `list_models("preresnet*")`."""
+    """The names of networks that match a shell pattern.
+
+    >>> resnets.list_models("preresnet2*")
+    ['preresnet20', 'preresnet200']
+    """
     return [name for name in NETWORKS if fnmatch.fnmatchcase(name, pattern)]
 
 
@@ -114,6 +118,9 @@ def spec_of(name: str, **changes: Any) -> Spec:
     Besides the fields of `Spec`: `depth=` sets equal stages from a number of layers; `blocks=` may be one
     number for all stages; `kernels=` may be a word (`"bottleneck"`); `shortcut=` may be text
     (`"exclusive_gate:-6"`).
+
+    >>> resnets.spec_of("preresnet110", shortcut="exclusive_gate:-6").depth
+    110
     """
     if name not in NETWORKS:
         raise _unknown(name)

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from resnets.cli.parser import Parser
 from resnets.errors import UserError
 from resnets.options import fields_of, kind_of, parse_value, split_keywords
+from resnets.user_code import import_file
+from resnets.zoo import NetworkOptions
 
 if TYPE_CHECKING:
     from resnets.cli.parser import Commands
@@ -39,6 +41,8 @@ class Command:
                 if field.name not in hidden:
                     _add(self._group(field.metadata["group"]), field)
         self.add("--config", help="TOML file with options of this command", metavar="FILE")
+        if NetworkOptions in self.records:
+            self.add("--import", help="Python file that registers shortcuts or orders of your own", metavar="FILE.py")
 
     def _group(self, title: str) -> Any:
         if not title:
@@ -51,6 +55,8 @@ class Command:
         self.parser.set_defaults(run=function)
 
     def read(self, args: argparse.Namespace) -> list[dict[str, Any]]:
+        if file := getattr(args, "import", None):
+            import_file(file)
         given = {name: value for name, value in vars(args).items() if _is_option(name, self.records)}
         filed = read_config(Path(args.config)) if args.config else {}
         both = zip(split_keywords(filed, *self.records), split_keywords(given, *self.records), strict=True)
