@@ -74,7 +74,7 @@ def test_evaluate_takes_a_record_or_keywords(weights, pictures):
     assert "ten crops of 24 of 32" in one.context["views"]
     with pytest.raises(resnets.UserError, match=r"unknown option 'ten_crops': did you mean ten_crop"):
         resnets.evaluate(weights, pictures, ten_crops=True)
-    with pytest.raises(resnets.UserError, match="average must be text|unknown average"):
+    with pytest.raises(resnets.UserError, match="average must be text"):
         resnets.evaluate(weights, pictures, average=3)
 
 
@@ -252,12 +252,12 @@ def test_the_command_line_imports_a_file_with_a_shortcut(tmp_path, capsys):
         "                return 0.5 * x + r\n"
         "        return Sum()\n"
     )
-    code = (
-        "from resnets.cli import main; import sys; sys.exit(main(['train', 'preresnet20', '--blocks', '1', '--widths', "
-        "'4,8,8', '--data', 'synthetic:64', '--recipe', 'cifar-quick', '--length', '2it', '--batch', '8', '--shortcut', "
-        "'halves', '--import', 'halves.py', '--out', 'runs', '--quiet']))"
+    words = (
+        "train preresnet20 --blocks 1 --widths 4,8,8 --data synthetic:64 --recipe cifar-quick --length 2it --batch 8"
     )
-    done = subprocess.run([sys.executable, "-c", code], check=False, cwd=tmp_path, capture_output=True, text=True)
+    words += " --shortcut halves --import halves.py --out runs --quiet"
+    command = [sys.executable, "-m", "resnets", *words.split()]
+    done = subprocess.run(command, check=False, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "test error" in done.stdout
     assert main(["info", "preresnet20", "--shortcut", "halves"]) == 2

@@ -44,7 +44,7 @@ def complexity(net: ResNet | Spec, size: int | tuple[int, int] | None = None) ->
     Units of one shape cost the same, so each shape is built and run once: 1001 layers take no longer than 20.
 
     >>> resnets.complexity(resnets.spec_of("preresnet20")).parameters
-    272282
+    269722
     """
     spec = net if isinstance(net, Spec) else net.spec
     size = spec.input_size if size is None else size
