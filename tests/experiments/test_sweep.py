@@ -7,11 +7,13 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from resnets import UserError
 from resnets.cli.sweep import add_sweep_options, sweep_command
+from resnets.experiments import sweep as sweeps
 from resnets.experiments.options import SweepOptions
 from resnets.experiments.sweep import SweepWatcher, plan_sweep, sweep
 from resnets.recipe import recipe_of
@@ -41,6 +43,29 @@ def test_text_becomes_what_the_field_holds():
     assert dict(trial.variant) == {
         "widths": (16, 32, 64), "depth": 20, "nesterov": True, "batch": 64, "milestones": "2it",
     }  # fmt: skip
+
+
+def test_another_name_of_a_field_is_the_field(monkeypatch):
+    known = SimpleNamespace(name="length", type="str", metadata={"aliases": {"epochs": "{}ep"}})
+    monkeypatch.setitem(sweeps._RECIPE, "length", known)
+    trials = plan_sweep("resnet20", SweepOptions(vary=["epochs=1,2"]))
+    assert [trial.variant for trial in trials] == [(("length", "1ep"),), (("length", "2ep"),)]
+
+
+def test_processes_share_the_threads(tmp_path, monkeypatch):
+    import torch
+
+    from resnets.experiments import worker
+
+    threads = []
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 5)
+    monkeypatch.setattr(torch, "set_num_threads", threads.append)
+    keywords = {**TINY, "out": str(tmp_path), "quiet": True, "seed": 3}
+    monkeypatch.setattr(sys, "argv", sys.argv)
+    answer = worker.run_job({"model": "preresnet20", "argv": ["resnets", "train"], "jobs": 2, "keywords": keywords})
+    assert threads[0] == 2
+    (run,) = list_runs(tmp_path)
+    assert (answer, run.state) == ({"run": str(run.path)}, "finished")
 
 
 def test_runs_are_seeds_from_the_first_on():

@@ -24,7 +24,7 @@ ODD = (
     "synthetic:40", "synthetic:0", "synthetic:-1", "synthetic:１２", "imagenet:", "imagenet:x", "cifar-quick", "muon",
     "skip", "hour",
 )  # fmt: skip
-NEVER = ("--runs", "--batches", "--seeds")  # numbers of jobs, which would be done
+NEVER = ("--runs", "--batches", "--seeds", "--jobs")  # numbers of jobs, which would be done
 THIN = ["--widths", "4,8,8", "--blocks", "1"]
 GOOD: dict[str, list[str]] = {
     "models": [],
@@ -39,6 +39,7 @@ GOOD: dict[str, list[str]] = {
     "export": ["ours.safetensors", "-o", "out.onnx"],
     "analyze": ["preresnet20", *THIN, "--data", "synthetic:40", "--batch", "4"],
     "runs": [],
+    "compare": ["runs"],
     "plot": ["runs"],
     "results": ["runs", "-o", "out.json"],
     "reproduce": ["table1", "--budget", "smoke", "--dry-run"],

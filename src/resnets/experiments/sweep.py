@@ -135,14 +135,23 @@ def plan_sweep(
 ) -> tuple[Trial, ...]:
     """The trials of a sweep, seeds last. A value that no network or recipe takes is refused."""
     keywords = keywords or {}
-    names = [name for name, _ in options.vary]
-    values = [[_parse(name, value) for value in given] for name, given in options.vary]
+    varied = [_resolve_alias(name, given) for name, given in options.vary]
+    names = [name for name, _ in varied]
+    values = [[_parse(name, value) for value in given] for name, given in varied]
     variants = [tuple(zip(names, each, strict=True)) for each in itertools.product(*values)]
     for variant in variants:
         _check(model, _apply(keywords, variant))
     if len(set(map(repr, variants))) < len(variants):
         raise UserError("vary has a value twice; every run would be made twice.")
     return tuple(Trial(variant, each) for variant in variants for each in options.list_seeds(seed))
+
+
+def _resolve_alias(name: str, values: Sequence[Any]) -> tuple[str, Sequence[Any]]:
+    """Another name of a field of the recipe becomes the field, as `epochs` 3 becomes `length` 3ep."""
+    for field in _RECIPE.values():
+        if name in (aliases := field.metadata.get("aliases", {})):
+            return field.name, [value if aliases[name] == "{}" else aliases[name].format(value) for value in values]
+    return name, values
 
 
 def _parse(name: str, value: Any) -> Any:
@@ -309,9 +318,8 @@ def _train_in_processes(
     model: str | Spec, trials: Sequence[Trial], jobs: int, keywords: Mapping[str, Any], watcher: SweepWatcher
 ) -> tuple[Trial, ...]:
     """`jobs` at a time. After Ctrl-C none begins, and those that run end after their step."""
-    threads = max(1, (os.cpu_count() or 1) // min(jobs, len(trials)))
     named = model.to_dict() if isinstance(model, Spec) else model
-    base = _plain({"model": named, "argv": sys.argv, "threads": threads})
+    base = _plain({"model": named, "argv": sys.argv, "jobs": min(jobs, len(trials))})
     waiting = list(enumerate(trials, 1))
     running: dict[int, _Process] = {}
     ended: dict[int, Trial] = {}

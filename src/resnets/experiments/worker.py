@@ -26,7 +26,7 @@ def run_job(job: dict[str, Any]) -> dict[str, str]:
 
     from resnets.training.session import train
 
-    torch.set_num_threads(job["threads"])
+    torch.set_num_threads(max(1, torch.get_num_threads() // job["jobs"]))  # all of them share the cores
     sys.argv = job["argv"]  # the command that the user gave, which the run's config.json tells
     model = Spec.from_dict(job["model"]) if isinstance(job["model"], dict) else job["model"]
     keywords = job["keywords"]
