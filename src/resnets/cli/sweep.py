@@ -30,12 +30,6 @@ def add_sweep_options(parser: argparse.ArgumentParser) -> None:
         group.add_argument(f"--{field.name}", help=field.metadata["help"].replace("%", "%%"), **settings)
 
 
-def read_sweep_options(args: argparse.Namespace) -> SweepOptions | None:
-    """What was asked for, or None where there is one run to train."""
-    given = {name: getattr(args, name) for name in fields_of(SweepOptions) if hasattr(args, name)}
-    return SweepOptions(**given) if given else None
-
-
 def sweep_command(model: str, options: SweepOptions, keywords: Mapping[str, Any]) -> int:
     """Plan, run and summarise a sweep; `keywords` are those of `resnets.train`. 1 if a run failed."""
     from resnets.experiments.sweep import ConsoleSweepWatcher, SweepWatcher, plan_sweep, run_sweep

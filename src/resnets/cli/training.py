@@ -7,8 +7,10 @@ import os
 from typing import TYPE_CHECKING
 
 from resnets.cli.options import Command
-from resnets.cli.sweep import add_sweep_options, read_sweep_options, sweep_command
+from resnets.cli.sweep import add_sweep_options, sweep_command
 from resnets.errors import UserError
+from resnets.experiments.options import SweepOptions
+from resnets.options import fields_of
 from resnets.recipe import Recipe, recipe_of
 from resnets.text import print_lines, say
 from resnets.training.options import TrainOptions
@@ -26,22 +28,23 @@ def train(commands: Commands) -> None:
         TrainOptions,
         Recipe,
         NetworkOptions,
+        SweepOptions,
         help="train a network by a recipe; the same command again resumes",
         description="Train a network by a recipe. The same command again resumes the run, or shows its result.",
         usage="%(prog)s [options] NETWORK",
     )
     command.add("network", help="a name from 'resnets models'", metavar="NETWORK")
     add_sweep_options(command.parser)
-    command.add_options()
+    command.add_options(hidden=tuple(fields_of(SweepOptions)))
 
     def run(args: argparse.Namespace) -> int:
-        given, changes, network = command.read(args)
-        options, sweep = TrainOptions(**given), read_sweep_options(args)
+        given, changes, network, several = command.read(args)
+        options, sweep = TrainOptions(**given), SweepOptions(**several)
         if options.recipe != "auto":
             recipe_of(options.recipe, **changes)  # mistakes are found before torch is imported
         spec_of(args.network, **network)
-        if sweep is not None:
-            return sweep_command(args.network, sweep, {**given, **changes, **network})
+        if sweep.is_sweep:
+            return sweep_command(args.network, sweep, {**options.to_dict(), **changes, "network": network})
         from resnets.training.session import train
 
         done = train(args.network, options=options, **changes, **network)
