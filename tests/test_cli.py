@@ -18,7 +18,7 @@ from safetensors.torch import save_file
 
 import resnets
 from resnets import cli
-from resnets.cli import options
+from resnets.cli import network_options as options
 from resnets.cli.commands import describe as commands
 from resnets.spec import ORDERS, RESIZES, SHORTCUTS, Spec
 from resnets.zoo import NETWORKS

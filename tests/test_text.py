@@ -199,7 +199,7 @@ def test_a_run_of_strange_names(shown, pictures, tmp_path):
     for part in ("train", "val"):
         shutil.copytree(pictures, data / part)
     runs = tmp_path / FILE
-    words = ["--recipe", "finetune", "--length", "2it", "--batch", "2", "--out", runs, "--device", "cpu"]
+    words = ["--recipe", "scratch", "--length", "2it", "--batch", "2", "--out", runs, "--device", "cpu"]
     said = shown("train", "resnet20", "--depth", "8", "--data", data, *words)
     assert "run:" in said
     assert "finished" in shown("runs", runs)

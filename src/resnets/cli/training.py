@@ -9,7 +9,7 @@ from resnets.cli.network_options import network_changes, network_options
 from resnets.cli.options import Command, typed
 from resnets.errors import UserError, shown
 from resnets.options import SEEDS, parse_whole
-from resnets.recipe import Recipe, recipe_of
+from resnets.recipe import Recipe, default_recipe, recipe_of
 from resnets.training.options import TrainOptions
 
 if TYPE_CHECKING:
@@ -33,12 +33,15 @@ def train(commands: Commands) -> None:
     network_options(command.parser)
 
     def run(args: argparse.Namespace) -> None:
+        from resnets.data import is_folder
         from resnets.zoo import spec_of
 
         given, changes = command.read(args)
         options, network = TrainOptions(**given), network_changes(args)
-        if options.recipe != "auto":
-            recipe_of(options.recipe, **changes)  # mistakes are found before torch is imported
+        default, _ = default_recipe(options.data, is_folder(options.data), options.weights is not None)
+        recipe_of(
+            default if options.recipe == "auto" else options.recipe, **changes
+        )  # refused before torch is imported
         spec_of(args.network, **network)
         if not 1 <= args.runs <= SEEDS[1] + 1 - options.seed:
             raise UserError(f"--runs must be at least 1, and seeds whole numbers of 64 bits, not {shown(args.runs)}.")

@@ -46,6 +46,7 @@ __all__ = [
     "Silent",
     "cache_dir",
     "fetch_command",
+    "is_folder",
     "load",
     "load_or_open",
     "open_folder",
@@ -70,14 +71,17 @@ def load(spec: str, dir: str | Path | None = None, progress: Progress | None = N
     raise one_of("data", spec, [*DATASETS, "synthetic"])
 
 
+def is_folder(spec: str) -> bool:
+    """Whether a name of data means a folder of class folders."""
+    return spec.startswith("imagenet:") or os.sep in spec or spec in (".", "..") or os.path.isdir(spec)
+
+
 def load_or_open(spec: str, dir: str | Path | None = None, progress: Progress | None = None) -> Images | Folder:
     """What `--data` of a training names: images in memory, `imagenet:DIR`, or a folder of class folders."""
     name, _, rest = spec.partition(":")
     if name == "imagenet" and rest:
         return open_folder(rest, imagenet=True)
-    if name != "imagenet" and (os.sep in spec or spec in (".", "..") or os.path.isdir(spec)):
-        return open_folder(spec)
-    return load(spec, dir, progress)
+    return open_folder(spec) if name != "imagenet" and is_folder(spec) else load(spec, dir, progress)
 
 
 def __getattr__(name: str) -> Any:
