@@ -1,4 +1,4 @@
-"""Where a training begins: at a new network, or at given weights with a new classifier if the classes are others."""
+"""Start from given weights, with a new classifier if the classes differ."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ class InitialState(NamedTuple):
     net: ResNet
     data: Images | Folder  # normalised as the weights were trained
     digest: str  # of the file
-    told: str  # a sentence
+    sentence: str  # about it
 
 
-# What networks of one name differ in from library to library.
+# What differs between libraries in networks of the same name.
 _OPEN = ("resize", "stride_on", "stem_activation", "share_activation", "bn_eps", "bn_momentum")
 
 
-def fitted(path: str | Path, spec: Spec, decided: Collection[str]) -> Spec:
-    """The network of `spec` as the weights mean it, where its name leaves that open and nobody has decided it."""
+def fit_spec(path: str | Path, spec: Spec, decided: Collection[str]) -> Spec:
+    """`spec` with the conventions of the weights, where its name leaves them open and the user has not decided."""
     file = _file(path)
     if "resnets.spec" in read_metadata(file):
         theirs = read_spec(file)

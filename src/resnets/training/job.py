@@ -24,7 +24,7 @@ from resnets.recipe import NEED_WEIGHTS, Recipe, default_recipe, recipe_of, reso
 from resnets.runs import ModuleKey
 from resnets.spec import Spec
 from resnets.training.classification import Classification
-from resnets.training.init_weights import fitted, from_weights
+from resnets.training.init_weights import fit_spec, from_weights
 from resnets.training.optimizers import resolve_optimizer
 from resnets.training.options import TrainOptions
 from resnets.training.task import Task
@@ -150,9 +150,9 @@ def _resolve_network(
     if isinstance(images, Datasets):
         raise UserError("--weights is for images of ours; load the weights into a module and train that.")
     if not isinstance(model, Spec):
-        spec = fitted(options.weights, spec, decided=network)
+        spec = fit_spec(options.weights, spec, decided=network)
     start = from_weights(options.weights, spec, images, options.seed)
-    return Classification(spec, start.data, net=start.net, weights=start.digest, reading=reading), start.told
+    return Classification(spec, start.data, net=start.net, weights=start.digest, reading=reading), start.sentence
 
 
 def _resolve_module(
