@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import inspect
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +20,7 @@ from resnets.atomic import write_atomically
 from resnets.engine import require_mode
 from resnets.engine.allocator import keep_freed_memory
 from resnets.errors import DivergedError, UserError, describe_out_of_memory, is_out_of_memory, shown
-from resnets.options import split_keywords
+from resnets.options import describe_options, split_keywords
 from resnets.recipe import Recipe
 from resnets.runs import Run, RunKey, provenance
 from resnets.spec import Spec
@@ -83,13 +84,14 @@ def train(
     (`lr=0.05`, `epochs=3`) and of the network (`order="bn_after_add"`); `network={...}` holds fields of the network
     too. The test set is used once, at the end, and after every epoch if `curve` asks for it; nothing is chosen by it.
     """
-    fields = {f.name for f in dataclasses.fields(Spec)} - {"name"} | {"depth"}
-    changed = {**(network or {}), **{name: keywords.pop(name) for name in fields & keywords.keys()}}
+    named = {field.name for field in dataclasses.fields(Spec)} - {"name"} | {"depth"}
+    changed = {**(network or {}), **{name: keywords.pop(name) for name in named & keywords.keys()}}
     if isinstance(data, str | Path):
         keywords["data"], data = str(data), None
     if isinstance(recipe, str):
         keywords["recipe"], recipe = recipe, None
-    given, changes = split_keywords(keywords, TrainOptions, Recipe)
+    given, changes, more = split_keywords(keywords, TrainOptions, Recipe, Spec)
+    changed |= more
     chosen = TrainOptions(**given) if options is None else dataclasses.replace(options, **given)
     require_mode(chosen.engine, chosen.memory)
     for callback in callbacks:
@@ -109,6 +111,9 @@ def train(
                 "smaller --batch or --micro-batch, or --memory min; the same command resumes the run."
             ) from error
         raise
+
+
+train.__doc__ = f"{inspect.cleandoc(train.__doc__ or '')}\n\n{describe_options([TrainOptions, Recipe])}"
 
 
 def train_job(job: Job, workers: Workers, device: torch.device, callbacks: tuple[Callback, ...]) -> TrainedRun:
