@@ -57,7 +57,7 @@ def change(path: Path, keys: str, value: object) -> None:
         ("run.recipe.lr", float("nan"), "config.json: run.recipe.lr must be a finite number, not NaN."),
         ("run.recipe.lr", 1e999, "config.json: run.recipe.lr must be a finite number, not Infinity."),
         ("run.recipe.lr", 10**400, "config.json: run.recipe.lr must be a finite number, not 1000"),
-        ("run.recipe.batch", 0, "config.json: recipe cifar-quick: batch must be between 1 and 1048576, not 0."),
+        ("run.recipe.batch", 0, "config.json: batch must be between 1 and 1048576, not 0."),
         ("run.recipe", [], "config.json: run.recipe must be an object, not []."),
         ("run.network.blocks", [3, "3", 3], 'config.json: run.network.blocks[1] must be a whole number from'),
         ("run.network.order", "sideways", "config.json: unknown order 'sideways'"),

@@ -48,7 +48,7 @@ def changed(field):
     """Another valid value of a recipe's field."""
     value = getattr(Recipe("x"), field.name)
     others = {"schedule": "cosine", "decay_on": "weights", "flip": "none", "normalize": "pixel", "precision": "bf16"}
-    others |= {"optimizer": "muon", "augment": "scale", "shorter_side": "224-480"}
+    others |= {"optimizer": "muon", "augment": "scale", "optimizer_options": "eps=1e-6", "shorter_side": "224-480"}
     others |= {"length": "10ep", "milestones": "", "warmup": "0it", "sizes": "16@0", "name": "mine"}
     if field.name in others:
         return others[field.name]
@@ -67,7 +67,7 @@ def test_everything_that_makes_a_run_different_changes_the_slug():
     network = {"shortcut": "dropout:0.4", "stem_activation": False, "bn_momentum": 0.2, "num_classes": 100}
     others += [dataclasses.replace(IDENTITY, network=spec_of("preresnet20", **{k: v})) for k, v in network.items()]
     for field in dataclasses.fields(Recipe):
-        changes = {"nesterov": True} if field.name == "optimizer" else {}  # Muon needs it
+        changes = {"optimizer": {"nesterov": True}, "optimizer_options": {"optimizer": "AdamW"}}.get(field.name, {})
         recipe = dataclasses.replace(IDENTITY.recipe, **changes, **{field.name: changed(field)})
         others.append(dataclasses.replace(IDENTITY, recipe=recipe))
     slugs = {IDENTITY.slug, *(other.slug for other in others)}

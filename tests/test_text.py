@@ -18,7 +18,7 @@ from safetensors.torch import save_file
 import resnets
 from resnets.cli import main
 from resnets.cli.prediction_output import Csv, Json, Prediction, Table
-from resnets.data.progress import Console
+from resnets.progress import Console
 from resnets.text import json_text, print_json, print_lines, print_table
 
 ROOT = Path(resnets.__file__).parent
@@ -189,7 +189,7 @@ def test_a_run_of_strange_names(shown, pictures, tmp_path):
     for part in ("train", "val"):
         shutil.copytree(pictures, data / part)
     runs = tmp_path / FILE
-    words = ["--recipe", "finetune", "--length", "2it", "--batch", "2", "--out", runs, "--device", "cpu"]
+    words = ["--recipe", "scratch", "--length", "2it", "--batch", "2", "--out", runs, "--device", "cpu"]
     said = shown("train", "resnet20", "--depth", "8", "--data", data, *words)
     assert "run:" in said
     assert "finished" in shown("runs", runs)

@@ -315,6 +315,17 @@ RECIPES: dict[str, Recipe] = {
 }  # fmt: skip
 
 
+def default_recipe(data: str, in_files: bool, weights: bool) -> tuple[str, str]:
+    """The recipe for data and weights if the user names none, and why: docs/decisions/0016-default-recipe.md."""
+    if weights:
+        return "finetune", "the default with weights"
+    if not in_files:
+        return "cifar-paper", "the default for small images without weights"
+    if data.startswith("imagenet:"):
+        return "imagenet-paper", "the default for ImageNet"
+    return "scratch", "the default for images of your own without weights"
+
+
 NEED_WEIGHTS = ("finetune", "cifar-finetune")
 _SEEN = 300_000  # images that a training of length auto sees, where that is between these numbers of epochs
 _EPOCHS = 30, 150

@@ -176,7 +176,7 @@ def test_two_processes_at_once(alone, tiny):
     tiny.write("binary", alone / "data")
     (alone / "known").write_bytes(pickle.dumps(tiny.known))
     code = (
-        "import pickle; from resnets.data.fetch import fetch; from resnets.data.progress import Silent;"
+        "import pickle; from resnets.data.fetch import fetch; from resnets.progress import Silent;"
         "print(fetch(pickle.load(open('known', 'rb')), None, Silent()).images.digest)"
     )
     running = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(3)]
@@ -406,7 +406,7 @@ def test_fetching_needs_no_torch(alone, tiny):
     tiny.write("python", alone / "data")
     (alone / "known").write_bytes(pickle.dumps(tiny.known))
     code = (
-        "import pickle, sys; from resnets.data.fetch import fetch; from resnets.data.progress import Console;"
+        "import pickle, sys; from resnets.data.fetch import fetch; from resnets.progress import Console;"
         "fetch(pickle.load(open('known', 'rb')), None, Console()); print('torch' in sys.modules)"
     )
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "False"

@@ -11,8 +11,8 @@ from resnets.cli import main
 from resnets.data import prepare as module
 from resnets.data.folder import open_folder
 from resnets.data.prepare import prepare, read_devkit
-from resnets.data.progress import Silent
 from resnets.errors import UserError
+from resnets.progress import Silent
 
 savemat = pytest.importorskip("scipy.io", reason="the extra imagenet is not installed").savemat
 

@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from resnets.data.progress import Console, Silent
+from resnets.progress import Console, Silent
 
 
 class Terminal(io.StringIO):

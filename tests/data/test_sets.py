@@ -9,9 +9,9 @@ import torch
 
 from resnets.data.dataset_spec import RECORD
 from resnets.data.fetch import fetch
-from resnets.data.progress import Silent
 from resnets.data.sets import DATASETS
 from resnets.errors import UserError
+from resnets.progress import Silent
 
 
 @pytest.fixture(scope="session", params=DATASETS)

@@ -10,7 +10,7 @@ import safetensors.torch
 import torch
 
 from resnets.errors import UserError
-from resnets.training.checkpoint import Checkpoint, found, newest, save
+from resnets.training.checkpoint import Checkpoint, list_checkpoints, newest, save
 
 
 def made(step):
@@ -35,7 +35,7 @@ def folder(tmp_path):
 
 
 def steps(folder):
-    return [int(path.name.split("-")[1]) for path in found(folder)]
+    return [int(path.name.split("-")[1]) for path in list_checkpoints(folder)]
 
 
 def test_what_was_saved_is_read(folder):
@@ -45,7 +45,7 @@ def test_what_was_saved_is_read(folder):
 def test_the_last_two_are_kept(folder):
     for step in (30, 40, 100_000_000):
         save(folder, made(step))
-    assert sorted(path.name for path in folder.iterdir()) == sorted(path.name for path in found(folder))
+    assert sorted(path.name for path in folder.iterdir()) == sorted(path.name for path in list_checkpoints(folder))
     assert_equal(newest(folder), made(100_000_000))
     assert sorted(steps(folder)) == [40, 100_000_000]
 
@@ -94,13 +94,13 @@ DAMAGES = {
     "empty": lambda path: path.write_bytes(b""),
     "filled with zeros": lambda path: path.write_bytes(bytes(path.stat().st_size)),
     "one bit flipped": flipped,
-    "another's bytes": lambda path: shutil.copy(found(path.parent)[1], path),
+    "another's bytes": lambda path: shutil.copy(list_checkpoints(path.parent)[1], path),
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES.keys())
 def test_a_damaged_one_is_passed_over_with_a_warning(folder, damage):
-    path = found(folder)[0]
+    path = list_checkpoints(folder)[0]
     damage(path)
     with pytest.warns(UserWarning, match=r"is damaged \(its checksum does not match\); using the checkpoint before it"):
         assert_equal(newest(folder), made(10))
@@ -108,12 +108,12 @@ def test_a_damaged_one_is_passed_over_with_a_warning(folder, damage):
 
 
 def test_a_deleted_one_leaves_the_one_before(folder):
-    found(folder)[0].unlink()
+    list_checkpoints(folder)[0].unlink()
     assert_equal(newest(folder), made(10))
 
 
 def test_one_that_cannot_be_read_is_passed_over_with_a_warning(folder, monkeypatch):
-    first, read = found(folder)[0], Path.read_bytes
+    first, read = list_checkpoints(folder)[0], Path.read_bytes
 
     def refused(path):
         if path == first:
@@ -126,7 +126,7 @@ def test_one_that_cannot_be_read_is_passed_over_with_a_warning(folder, monkeypat
 
 
 def test_none_that_is_whole_is_an_error_that_says_what_to_do(folder):
-    for path in found(folder):
+    for path in list_checkpoints(folder):
         path.write_bytes(b"")
     said = []
     with pytest.raises(UserError) as told:
@@ -144,7 +144,7 @@ def test_none_at_all_is_an_error_that_says_what_to_do(tmp_path):
 
 def test_after_damage_there_are_soon_two_whole_ones_again(folder):
     """The damaged one is of a later step than those that are written next, and must not count among the last two."""
-    DAMAGES["filled with zeros"](found(folder)[0])
+    DAMAGES["filled with zeros"](list_checkpoints(folder)[0])
     for step in (12, 14):
         save(folder, made(step))
     assert steps(folder) == [14, 12]
@@ -152,7 +152,7 @@ def test_after_damage_there_are_soon_two_whole_ones_again(folder):
 
 
 def test_a_step_written_again_takes_the_place_of_its_damaged_file(folder):
-    DAMAGES["cut short"](found(folder)[0])
+    DAMAGES["cut short"](list_checkpoints(folder)[0])
     save(folder, made(20))
     assert steps(folder) == [20, 10]
     assert_equal(newest(folder, pytest.fail), made(20))

@@ -38,6 +38,9 @@ def test_the_default_recipe_follows_data_and_weights(pictures, images):
         ("small with weights", images, {"weights": "w"}),
         ("folder", folder, {}),
         ("folder with weights", folder, {"weights": "w"}),
+        ("folder by name", str(pictures), {}),
+        ("ImageNet", "imagenet:somewhere", {}),
+        ("small by name", "cifar10", {}),
         ("named", folder, {"recipe": "cifar-quick"}),
     )}  # fmt: skip
     assert chosen == {
@@ -45,6 +48,9 @@ def test_the_default_recipe_follows_data_and_weights(pictures, images):
         "small with weights": ("finetune", "the default with weights"),
         "folder": ("scratch", "the default for images of your own without weights"),
         "folder with weights": ("finetune", "the default with weights"),
+        "folder by name": ("scratch", "the default for images of your own without weights"),
+        "ImageNet": ("imagenet-paper", "the default for ImageNet"),
+        "small by name": ("cifar-paper", "the default for small images without weights"),
         "named": ("cifar-quick", ""),
     }
 

@@ -130,7 +130,7 @@ def wait_for_step(out, step, agent):
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline and agent.poll() is None:
         for run in runs.find(out) if out.exists() else []:
-            if any(int(path.name.split("-")[1]) >= step for path in checkpoint.found(run.checkpoints)):
+            if any(int(path.name.split("-")[1]) >= step for path in checkpoint.list_checkpoints(run.checkpoints)):
                 assert run.result is None, "too fast to be killed"
                 return run
         time.sleep(0.005)

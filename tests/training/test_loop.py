@@ -188,7 +188,7 @@ def test_the_average_is_that_of_weights_and_statistics_with_fewer_steps_at_the_s
     assert [min(0.3, (1 + s) / (10 + s)) for s in range(5)] == pytest.approx([0.1, 2 / 11, 3 / 12, 0.3, 0.3], abs=0.01)
     for name, tensor in trainer.average.state_dict().items():
         torch.testing.assert_close(tensor.double(), expected[name], rtol=1e-5, atol=1e-6)
-    assert trainer.tested is trainer.average
+    assert trainer.final_net is trainer.average
 
 
 def test_the_average_does_not_touch_the_training(images):
@@ -198,7 +198,7 @@ def test_the_average_does_not_touch_the_training(images):
         without.step(step)
     one, other = with_average.net.state_dict(), without.net.state_dict()
     assert all(torch.equal(one[name], other[name]) for name in one)
-    assert without.tested is without.net
+    assert without.final_net is without.net
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])

@@ -19,7 +19,7 @@ WILD = {"lr": 1e20, "warmup": "5it", "warmup_lr": 0.01, "length": "40it", "miles
 def whole(run):
     """The steps of the checkpoints, all of whose numbers are finite."""
     kept = [checkpoint.newest(run.checkpoints, pytest.fail)]
-    paths = checkpoint.found(run.checkpoints)
+    paths = checkpoint.list_checkpoints(run.checkpoints)
     paths[0].unlink()
     kept += [checkpoint.newest(run.checkpoints, pytest.fail)] if len(paths) > 1 else []
     for one in kept:
@@ -38,7 +38,7 @@ def test_a_huge_rate_stops_the_run_with_step_rate_and_checkpoint_named(tmp_path,
     assert told.value.path == run.path
     assert str(told.value).startswith(f"{told.value.why}; the last good checkpoint")
     sentence = str(told.value)
-    assert f"the last good checkpoint is {checkpoint.found(run.checkpoints)[0]}" in sentence
+    assert f"the last good checkpoint is {checkpoint.list_checkpoints(run.checkpoints)[0]}" in sentence
     step = int(re.search(r"in step (\d+) ", sentence)[1])
     assert 5 <= step < 12
     assert "(learning rate 1e+20)" in sentence

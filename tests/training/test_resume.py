@@ -210,7 +210,7 @@ def half(tmp_path, monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             tiny.train_tiny(tmp_path / "cut", checkpoint_every=0)
     (run,) = runs.find(tmp_path / "cut")
-    assert [int(path.name.split("-")[1]) for path in checkpoint.found(run.checkpoints)] == [8, 7]
+    assert [int(path.name.split("-")[1]) for path in checkpoint.list_checkpoints(run.checkpoints)] == [8, 7]
     return run
 
 
@@ -223,7 +223,7 @@ DAMAGES = {
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_checkpoint_is_passed_over_and_the_end_is_the_same(tmp_path, half, capfd, damage):
-    newest = checkpoint.found(half.checkpoints)[0]
+    newest = checkpoint.list_checkpoints(half.checkpoints)[0]
     DAMAGES[damage](newest)
     run = tiny.train_tiny(tmp_path / "cut", checkpoint_every=0)
     warning = f"resnets: warning: {newest} is damaged (its checksum does not match); using the checkpoint before it."
@@ -237,7 +237,7 @@ def test_a_damaged_checkpoint_is_passed_over_and_the_end_is_the_same(tmp_path, h
     [("filled with zeros", "none of its 2 checkpoints is whole"), ("deleted", "it has no checkpoint")],
 )
 def test_a_run_without_a_whole_checkpoint_says_what_to_do(tmp_path, half, damage, words):
-    for path in checkpoint.found(half.checkpoints):
+    for path in checkpoint.list_checkpoints(half.checkpoints):
         DAMAGES[damage](path)
     with pytest.raises(UserError) as told:
         tiny.train_tiny(tmp_path / "cut")
@@ -314,7 +314,7 @@ def test_checkpoints_without_a_hash_of_the_metrics_are_still_read(tmp_path, half
 def old_form(run):
     """Make the newest checkpoint and the config such as older versions wrote."""
     newest = checkpoint.newest(run.checkpoints)
-    for path in checkpoint.found(run.checkpoints):
+    for path in checkpoint.list_checkpoints(run.checkpoints):
         path.unlink()
     state = {key: newest.state[key] for key in ("lines", "scores")}
     checkpoint.save(run.checkpoints, checkpoint.Checkpoint(newest.step, newest.tensors, state))
@@ -376,9 +376,9 @@ def test_a_config_of_another_run_is_refused_with_the_field_that_differs(tmp_path
 
 def test_a_checkpoint_of_another_run_is_refused(tmp_path, half):
     other = tiny.train_tiny(tmp_path / "other", seed=1)
-    for path in checkpoint.found(half.checkpoints):
+    for path in checkpoint.list_checkpoints(half.checkpoints):
         path.unlink()
-    for path in checkpoint.found(other.checkpoints):
+    for path in checkpoint.list_checkpoints(other.checkpoints):
         shutil.copy(path, half.checkpoints)
     with pytest.raises(UserError, match=r"cannot go on: the checkpoint of step 0 is of another run, and no older"):
         tiny.train_tiny(tmp_path / "cut")

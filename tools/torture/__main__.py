@@ -24,8 +24,8 @@ from typing import Any
 
 from benchmarks.results import begun
 from resnets.atomic import write_atomically
-from resnets.data.progress import Console
 from resnets.errors import UserError
+from resnets.progress import Console
 from resnets.runs import without_folders
 from resnets.text import clock
 from tools.torture.sections import GROUPS, SECTIONS, Section, chosen

@@ -40,7 +40,7 @@ def _add_fetch(actions: Commands) -> None:
 
 def _fetch(args: argparse.Namespace) -> None:
     from resnets.data.fetch import dataset, fetch
-    from resnets.data.progress import Console
+    from resnets.progress import Console
 
     known = dataset(args.name)
     found = fetch(known, args.data_dir, Console())
@@ -77,7 +77,7 @@ def _check(args: argparse.Namespace) -> int:
     from resnets.data.bad_images import require_policy
     from resnets.data.check import check, parts
     from resnets.data.folder import open_folder
-    from resnets.data.progress import Console
+    from resnets.progress import Console
 
     require_policy(args.bad_images)
     folder, imagenet = parse_folder(args.path)

@@ -43,8 +43,8 @@ def evaluate(commands: Commands) -> None:
     def run(args: argparse.Namespace) -> None:
         given, changes = command.read(args)
         options = EvaluateOptions(**given)
-        from resnets.data.progress import Console
         from resnets.evaluation.evaluate import evaluate
+        from resnets.progress import Console
         from resnets.weights.models import open_model
 
         named: dict[str, Any] = {"network": options.network, "changes": changes, "source": options.source}

@@ -47,9 +47,9 @@ def _predict(args: argparse.Namespace, options: PredictOptions) -> int:
     if args.cam is not None and not args.cam.lower().endswith((".png", ".jpg", ".jpeg")):
         raise UserError(f"--cam writes .png or .jpg, not {args.cam}.")
     from resnets.cli.prediction_output import WRITERS
-    from resnets.data.progress import Console
     from resnets.evaluation.activation_map import draw_activation_map
     from resnets.evaluation.predict import Predictor, find_pictures
+    from resnets.progress import Console
 
     predictor = Predictor(args.weights, options)
     files = find_pictures(args.pictures)

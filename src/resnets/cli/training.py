@@ -11,7 +11,7 @@ from resnets.cli.sweep import add_sweep_options, sweep_command
 from resnets.errors import UserError
 from resnets.experiments.options import SweepOptions
 from resnets.options import fields_of
-from resnets.recipe import Recipe, recipe_of
+from resnets.recipe import Recipe, default_recipe, recipe_of
 from resnets.text import print_lines, say
 from resnets.training.options import TrainOptions
 from resnets.zoo import NetworkOptions, spec_of
@@ -38,10 +38,15 @@ def train(commands: Commands) -> None:
     command.add_options(hidden=tuple(fields_of(SweepOptions)))
 
     def run(args: argparse.Namespace) -> int:
+        from resnets.data import parse_folder
+
         given, changes, network, several = command.read(args)
         options, sweep = TrainOptions(**given), SweepOptions(**several)
-        if options.recipe != "auto":
-            recipe_of(options.recipe, **changes)  # mistakes are found before torch is imported
+        is_folder = parse_folder(options.data)[0] is not None
+        default, _ = default_recipe(options.data, is_folder, options.weights is not None)
+        recipe_of(
+            default if options.recipe == "auto" else options.recipe, **changes
+        )  # refused before torch is imported
         spec_of(args.network, **network)
         if sweep.is_sweep:
             return sweep_command(args.network, sweep, {**options.to_dict(), **changes, "network": network})

@@ -21,10 +21,10 @@ from resnets.data import fetch
 from resnets.data.counter_rng import order
 from resnets.data.folder import Folder, open_folder
 from resnets.data.images import Images
-from resnets.data.progress import Console, Progress, Silent
 from resnets.data.sets import DATASETS
 from resnets.data.synthetic import synthetic as _synthetic
 from resnets.errors import UserError, shown
+from resnets.progress import Console, Progress, Silent
 
 if TYPE_CHECKING:
     from resnets.data.augment import Augment, Normalize

@@ -14,7 +14,7 @@ from resnets.data.decode import BadImageError, Opened, read
 from resnets.data.decode_workers import decode_ahead
 from resnets.data.files import Files
 from resnets.data.folder import Folder
-from resnets.data.progress import Progress
+from resnets.progress import Progress
 
 _AT_ONCE = 64  # files that a process looks at before it tells
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import IO
 
 from resnets.cache import make_folder
-from resnets.data.progress import Progress
 from resnets.errors import UserError
 from resnets.ownership import is_ours, open_plain
+from resnets.progress import Progress
 
 TIMEOUT = 8.0  # seconds without an answer or a byte
 ATTEMPTS = 8  # each must bring more of the file than there was

@@ -24,10 +24,10 @@ from resnets.data.dataset_spec import RECORD, DatasetSpec, Layout, Rows
 from resnets.data.download import download, file_md5
 from resnets.data.images import Images
 from resnets.data.layouts import read_class_folders, read_files
-from resnets.data.progress import Console, Progress
 from resnets.data.sets import DATASETS
 from resnets.errors import UserError, one_of
 from resnets.ownership import is_ours
+from resnets.progress import Console, Progress
 
 NPM_TIMEOUT = 900.0
 DEBIAN = "/usr/share/datasets"  # where its packages of data lie, as dataset-fashion-mnist

@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from resnets.data.dataset_spec import RECORD, DatasetSpec, Layout, Rows
 from resnets.data.idx import read_idx
-from resnets.data.progress import Progress
 from resnets.data.unpickle import read_batch
 from resnets.errors import UserError
+from resnets.progress import Progress
 
 _LABELS = 1 << 22  # bytes of a list of labels; a longer one is cut off and so is none
 _PIXELS = 1 << 25  # of a sheet of images; CIFAR's have ten million

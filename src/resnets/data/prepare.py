@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from resnets.data.progress import Advance, Console, Progress
 from resnets.errors import UserError
 from resnets.ownership import open_plain
+from resnets.progress import Advance, Console, Progress
 
 META = "data/meta.mat"
 TRUTH = "data/ILSVRC2012_validation_ground_truth.txt"

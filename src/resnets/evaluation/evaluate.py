@@ -14,7 +14,6 @@ from resnets.data.augment import Normalize
 from resnets.data.bad_images import BadImages
 from resnets.data.folder import Folder
 from resnets.data.images import Images
-from resnets.data.progress import Progress, Silent
 from resnets.data.test_crops import Crop, MultiScale, TenCrop, Views, parse_crop
 from resnets.data.transform import normalization, preprocessing_of
 from resnets.engine.allocator import keep_freed_memory
@@ -28,6 +27,7 @@ from resnets.evaluation.precise_bn import precise_bn
 from resnets.evaluation.score import Score, Tally, score_images
 from resnets.nn import ResNet
 from resnets.options import takes
+from resnets.progress import Progress, Silent
 from resnets.runs import Run
 from resnets.weights.models import Model, open_model
 

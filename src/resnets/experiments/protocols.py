@@ -7,7 +7,6 @@ from typing import Any
 
 from resnets.data.bad_images import BadImages
 from resnets.data.folder import Folder
-from resnets.data.progress import Progress
 from resnets.data.test_crops import Crop, MultiScale, TenCrop, Views
 from resnets.engine.device import choose
 from resnets.engine.inference import inference
@@ -15,6 +14,7 @@ from resnets.evaluation.ensemble import Member
 from resnets.evaluation.evaluate import normalize_for, score_pictures
 from resnets.evaluation.labelled_images import InFiles
 from resnets.experiments.plan import IMAGENET_SIDE, Job
+from resnets.progress import Progress
 from resnets.runs import Run
 from resnets.weights.models import open_model
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from resnets.data.progress import Console, Progress, Silent
 from resnets.engine import require_mode
 from resnets.errors import UserError
 from resnets.experiments.budgets import BUDGETS
@@ -23,6 +22,7 @@ from resnets.experiments.plan import Job, choose_rows, find_experiments, make_pl
 from resnets.experiments.results import RowFile
 from resnets.options import takes
 from resnets.papers.rows import Experiment
+from resnets.progress import Console, Progress, Silent
 
 
 @dataclass(frozen=True)

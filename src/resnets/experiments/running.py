@@ -8,13 +8,13 @@ from typing import Any
 from resnets.data.bad_images import BadImages
 from resnets.data.folder import Folder
 from resnets.data.images import Images
-from resnets.data.progress import Console, Silent
 from resnets.errors import DivergedError, UserError
 from resnets.experiments.images import load_images
 from resnets.experiments.plan import Job
 from resnets.experiments.protocols import test_run
 from resnets.experiments.results import FailedRun, RowFile
 from resnets.experiments.signals import measure_signal
+from resnets.progress import Console, Silent
 from resnets.runs import Run
 from resnets.training.progress import warn
 from resnets.training.session import train

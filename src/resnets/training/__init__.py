@@ -1,1 +1,1 @@
-"""Training: recipes as data, the schedule, the loop, checkpoints, more than one device."""
+"""Training: tasks, the loop, callbacks, runs that resume, several devices."""

@@ -27,7 +27,7 @@ class Callback:
     """A subclass does something at these moments. `training` has `run`, `trainer`, `step` (steps done), `total` and
     `log`, which writes a line of metrics. An exception ends the training; the checkpoints stay."""
 
-    everywhere = False  # whether it is called in every process, or in the first only
+    everywhere = False  # whether it is called in every process; on_log, on_checkpoint and on_end are in the first only
 
     def on_start(self, training: Session, plan: Plan) -> None:
         """Before the first step of this process; `plan.done` steps were done before."""

@@ -1,7 +1,7 @@
-"""Checkpoints that survive a kill at any moment: written aside, flushed, renamed, checked when read.
+"""Checkpoints that survive a kill at any moment: written to a temporary file, flushed, renamed, verified on reading.
 
-A file's name ends in the start of the SHA-256 of its bytes, so that one cut short or overwritten is
-recognised without a second file that could be lost. The last two are kept.
+A file's name ends in the start of the SHA-256 of its bytes, so a truncated or overwritten file is recognised without a
+second file that could be lost. The last two are kept.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ class Checkpoint:
 
 
 def save(folder: Path, checkpoint: Checkpoint) -> Path:
-    """Write a checkpoint; of the others only the one before it stays, as those after it were found damaged."""
+    """Write a checkpoint; of the others only the one before it is kept."""
     metadata = {"step": str(checkpoint.step), "state": json.dumps(checkpoint.state)}
     data = safetensors.torch.save(checkpoint.tensors, metadata)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"step-{checkpoint.step:08d}-{_digest(data)}.safetensors"
     write_atomically(path, data)
-    before = [old for old in found(folder) if _step(old) < checkpoint.step]
-    for old in set(found(folder)) - {path, *before[: KEEP - 1]}:
+    before = [old for old in list_checkpoints(folder) if _step(old) < checkpoint.step]
+    for old in set(list_checkpoints(folder)) - {path, *before[: KEEP - 1]}:
         old.unlink(missing_ok=True)
     for left in folder.glob(".*.part"):  # of a process that was killed while it wrote
         left.unlink(missing_ok=True)
     return path
 
 
-def found(folder: Path) -> list[Path]:
+def list_checkpoints(folder: Path) -> list[Path]:
     """The checkpoints of a folder, newest first, readable or not; files with other names are none."""
     paths = (path for path in folder.glob("step-*.safetensors") if CHECKPOINT_NAME.fullmatch(path.name))
     return sorted(paths, key=lambda path: (_step(path), path.name), reverse=True)
@@ -57,8 +57,8 @@ def newest(
     warn: Callable[[str], None] = warnings.warn,
     find_fault: Callable[[Checkpoint], str | None] = lambda checkpoint: None,
 ) -> Checkpoint:
-    """The newest checkpoint that is whole and without fault; others are passed over with a warning."""
-    paths = found(folder)
+    """The newest checkpoint that is whole and without fault; others are skipped with a warning."""
+    paths = list_checkpoints(folder)
     what, advice = "it has no checkpoint", "delete the folder to start over."
     for path in paths:
         try:

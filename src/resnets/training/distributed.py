@@ -1,4 +1,4 @@
-"""More than one device, by PyTorch's own engine: `torchrun -m resnets train ...` starts one process a device."""
+"""Several devices by torch.distributed: `torchrun -m resnets train ...` starts one process for each device."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def start(device: str) -> tuple[Workers, torch.device]:
 
 
 def _meeting(world: int) -> dict[str, Any]:
-    """Where the processes meet, if not where torch would have them meet.
+    """Arguments of `init_process_group` that keep restarts apart, if torchrun shares its store with us.
 
     torchrun keeps one store for all its restarts, and the addresses of dead processes stay in it; the number of the
     restart keeps them apart. Several machines count their restarts each on its own: there

@@ -23,7 +23,7 @@ class InitialState(NamedTuple):
     sentence: str  # for people
 
 
-# What networks of one name differ in from library to library.
+# What differs between libraries in networks of the same name.
 _OPEN = ("resize", "stride_on", "stem_activation", "share_activation", "bn_eps", "bn_momentum")
 
 

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM, so that the step under way is not lost."""
+"""Catch Ctrl-C and SIGTERM, so that the current step is not lost."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from resnets.text import say
 
 
 @contextmanager
-def stopping() -> Iterator[Callable[[], bool]]:
-    """The first Ctrl-C or SIGTERM lets the step end and be kept; the second stops at once."""
+def catch_interrupts() -> Iterator[Callable[[], bool]]:
+    """After the first Ctrl-C or SIGTERM the step is finished and saved; the second stops at once."""
     asked: list[int] = []
 
     def handle(number: int, frame: object) -> None:

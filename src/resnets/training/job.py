@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from resnets.data import open_data
+from resnets.data import open_data, parse_folder
 from resnets.data.datasets import Datasets
 from resnets.data.folder import Folder
 from resnets.data.images import Images
@@ -21,7 +21,7 @@ from resnets.errors import UserError
 from resnets.nn import ResNet
 from resnets.nn.structure import net_changes
 from resnets.options import fields_of
-from resnets.recipe import NEED_WEIGHTS, Recipe, recipe_of, resolve_augment, resolve_length
+from resnets.recipe import NEED_WEIGHTS, Recipe, default_recipe, recipe_of, resolve_augment, resolve_length
 from resnets.runs import ModuleKey
 from resnets.spec import Spec
 from resnets.training.classification import Classification
@@ -31,8 +31,7 @@ from resnets.training.options import TrainOptions
 from resnets.training.task import Task
 from resnets.zoo import NetworkOptions, spec_of
 
-Data = str | Images | Folder | Datasets
-_OWN = "the default for images of your own without weights"
+Data = str | Images | Folder | Datasets | Any  # or torch data sets
 
 
 @dataclass(frozen=True)
@@ -72,11 +71,10 @@ def resolve_job(
             f"recipe {options.recipe} fine-tunes given weights: name them by --weights, or leave --recipe out to "
             "train from scratch."
         )
-    if recipe is None and options.recipe != "auto":
-        recipe_of(options.recipe, **changes)  # refuse mistakes before the data is read
-    images = open_images(options.data if data is None else data, options)
-    named, why = (recipe, "") if recipe is not None else choose_recipe(images, options)
-    chosen = recipe_of(named, **changes)
+    source = options.data if data is None else data
+    named, why = (recipe, "") if recipe is not None else choose_recipe(source, options)
+    chosen = recipe_of(named, **changes)  # a mistake is refused before the data is read
+    images = open_images(source, options)
     if options.test and isinstance(images, Folder) and images.test is None and not chosen.validation:
         raise UserError(
             f"{images.name} has no folder val to test on: hold out training images by --validation N, or leave testing "
@@ -122,15 +120,13 @@ def open_images(data: Any, options: TrainOptions) -> Images | Folder | Datasets:
     return Datasets(data)
 
 
-def choose_recipe(images: Images | Folder | Datasets, options: TrainOptions) -> tuple[str, str]:
-    """The recipe that was named, or the default for this data and these weights, and why."""
+def choose_recipe(data: Data, options: TrainOptions) -> tuple[str, str]:
+    """The recipe that was named, or the default for this data and these weights, and why. No data is read."""
     if options.recipe != "auto":
         return options.recipe, ""
-    if options.weights is not None:
-        return "finetune", "the default with weights"
-    if isinstance(images, Images):
-        return "cifar-paper", "the default for small images without weights"
-    return ("imagenet-paper", "the default for ImageNet") if images.name.startswith("imagenet:") else ("scratch", _OWN)
+    in_files = parse_folder(data)[0] is not None if isinstance(data, str) else not isinstance(data, Images)
+    name = data if isinstance(data, str) else getattr(data, "name", "")
+    return default_recipe(name, in_files, options.weights is not None)
 
 
 # --- the network ------------------------------------------------------------------------------

@@ -181,17 +181,17 @@ class Trainer:
                 raise NotFiniteError(name, last, self.schedule.lr(last))
 
     @property
-    def tested(self) -> nn.Module:
+    def final_net(self) -> nn.Module:
         """The network that is tested and saved: the averaged one if there is one."""
         return self.net if self.average is None else self.average
 
     def score(self, split: str) -> dict[str, Any]:
         """The scores on a split, with the BN statistics of rank 0."""
-        self.workers.sync(self.tested.buffers())
-        return self.task.score(self.tested, split, self.workers)
+        self.workers.sync(self.final_net.buffers())
+        return self.task.score(self.final_net, split, self.workers)
 
     def finish(self) -> None:
-        self.task.finish(self.tested)
+        self.task.finish(self.final_net)
 
     # --- checkpoints --------------------------------------------------------------------------
 

@@ -43,7 +43,7 @@ def _require_statistics(run: Run, key: RunKey, statistics: str) -> None:
 
 def describe_finished(run: Run, key: RunKey, world: int) -> str:
     """A sentence: the run is finished, and how it was trained if this command would train it in another way."""
-    began = began_with(run.config)
+    began = read_processes(run.config)
     sentence = f"{run.path} is finished"
     if began not in (None, world):
         sentence += f"; it was trained by {count(began, 'process')}, each with its share of a batch"
@@ -66,7 +66,7 @@ def resolve_processes(run: Run, config: dict[str, Any], world: int, spec: Spec |
     BN sees the images of a share together, or of each micro-batch of it. Fewer processes can take on the shares of
     more; a share cannot be divided. BN over all devices sees whole batches, however many there are.
     """
-    began = began_with(config)
+    began = read_processes(config)
     shortcut = getattr(spec, "shortcut", None)
     whole = recipe.sync_bn and not recipe.micro_batch and not (shortcut and shortcut.random)
     if began in (None, world) or whole:
@@ -81,8 +81,8 @@ def resolve_processes(run: Run, config: dict[str, Any], world: int, spec: Spec |
     return began
 
 
-def began_with(config: dict[str, Any]) -> int | None:
-    """How many processes began a run; older runs do not say."""
+def read_processes(config: dict[str, Any]) -> int | None:
+    """How many processes began a run; None for older runs, which do not record it."""
     engine = config.get("engine")
     found = engine.get("processes") if isinstance(engine, dict) else None
     return found if isinstance(found, int) and found > 0 else None

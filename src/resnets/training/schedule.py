@@ -1,4 +1,4 @@
-"""The learning rate and the image side of every step: pure functions of the step."""
+"""The learning rate and the image size of each step: pure functions of the step."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Schedule:
         return self.steps(self.recipe.length)
 
     def notices(self) -> list[str]:
-        """Sentences about what the user may not have meant."""
+        """Warnings about settings that the user may not have meant."""
         warmup = self.steps(self.recipe.warmup)
         if warmup < self.total:
             return []

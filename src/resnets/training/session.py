@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import inspect
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +20,7 @@ from resnets.atomic import write_atomically
 from resnets.engine import require_mode
 from resnets.engine.allocator import keep_freed_memory
 from resnets.errors import DivergedError, UserError, describe_out_of_memory, is_out_of_memory, shown
-from resnets.options import split_keywords
+from resnets.options import describe_options, split_keywords
 from resnets.recipe import Recipe
 from resnets.runs import Run, RunKey, provenance
 from resnets.spec import Spec
@@ -30,7 +31,7 @@ from resnets.training.callbacks import Callback, MetricsLog, SignalLog, TensorBo
 from resnets.training.checkpoint import Checkpoint
 from resnets.training.continuation import continue_shorter, find_same_data
 from resnets.training.distributed import Workers
-from resnets.training.interrupts import stopping
+from resnets.training.interrupts import catch_interrupts
 from resnets.training.job import Job, resolve_job
 from resnets.training.loop import NotFiniteError, Trainer
 from resnets.training.options import TrainOptions
@@ -113,6 +114,9 @@ def train(
                 "smaller --batch or --micro-batch, or --memory min; the same command resumes the run."
             ) from error
         raise
+
+
+train.__doc__ = f"{inspect.cleandoc(train.__doc__ or '')}\n\n{describe_options([TrainOptions, Recipe])}"
 
 
 def train_job(job: Job, workers: Workers, device: torch.device, callbacks: tuple[Callback, ...]) -> TrainedRun:
@@ -213,7 +217,7 @@ class Session:
         self.metrics.resume(saved.state["lines"])
         config = self.run.config
         changes = resume.find_changes(config, now)
-        if resume.began_with(config) is None:
+        if resume.read_processes(config) is None:
             (tell if self.workers.world == 1 else warn)(resume.describe_unknown_processes(self.run, self.workers.world))
         updated = {**config, **self._data_path()}
         if changes:
@@ -256,7 +260,7 @@ class Session:
             self._train()
             self._finish()
         except NotFiniteError as error:
-            good = checkpoint.found(self.run.checkpoints)
+            good = checkpoint.list_checkpoints(self.run.checkpoints)
             advice = (
                 f"the last good checkpoint is {good[0] if good else 'missing'}; "
                 "lower the learning rate, or lengthen the warm-up, and train anew."
@@ -293,7 +297,7 @@ class Session:
 
     def _train(self) -> None:
         saved_at = time.monotonic()
-        with stopping() as asked:
+        with catch_interrupts() as asked:
             while self.step < self.total:
                 self.trainer.step(self.step)
                 self.step += 1
@@ -339,7 +343,7 @@ class Session:
             return
         self.metrics.finish()
         header = {"run": json.dumps(self.run.config["run"]), "scores": json.dumps(scores)}
-        trainer.task.save(trainer.tested, self.run.weights, {**trainer.task.header(), **header})
+        trainer.task.save(trainer.final_net, self.run.weights, {**trainer.task.header(), **header})
         last = [line for line in self.run.metrics() if line["kind"] == "epoch"][-1]
         task = {} if self.key.task == "classification" else {"task": self.key.task}
         result = {"steps": self.step, **task, "train": {name: last[name] for name in trainer.task.numbers}, **scores}
