@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +20,7 @@ from resnets.cli import main
 from resnets.describe.drawing import draw_kinds
 from resnets.describe.network import describe
 from resnets.engine.memory_estimate import forecast
+from resnets.engine.onnx import export
 from resnets.runs import Run
 from resnets.unit_spec import ORDERS, SHORTCUTS, Scale, Shortcut
 from resnets.user_code import import_file
@@ -217,6 +219,19 @@ def test_what_is_not_registered_is_refused_with_the_way_to_register_it():
 def test_values_that_no_file_can_hold_are_refused(own, value, message):
     with pytest.raises(UserError, match=f"shortcut weighted: start must be {message}"):
         make(own.Weighted(value))
+
+
+def test_the_example_in_the_docs_works(own, tmp_path):
+    page = (Path(__file__).parents[1] / "docs" / "shortcuts.md").read_text(encoding="utf-8")
+    (tmp_path / "from_the_docs.py").write_text(
+        re.search(r"```python\n(.*?)```", page, re.DOTALL)[1].replace('"weighted"', '"w"')
+    )
+    net = import_file(tmp_path / "from_the_docs.py").net
+    del sys.modules["from_the_docs"]
+    assert str(net.spec.shortcut) == "w:1"
+    found = propagation(net, images(8), torch.arange(8))
+    assert found.predicted[1] == found.factor[1] == pytest.approx(1)
+    assert b"scores" in export(net)
 
 
 # --- the network ------------------------------------------------------------------------------
