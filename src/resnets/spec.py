@@ -46,8 +46,8 @@ SHARES = {"project": "where the shortcut has a 1x1", "resize": "where the shortc
 
 def _field(text: str, default: Any = dataclasses.MISSING, metavar: str = "", choices: Iterable[str] = ()) -> Any:
     """A field with its help, of which the command line is made."""
-    metadata = {"help": text, "metavar": metavar, "choices": tuple(choices)}
-    return dataclasses.field(default=default, metadata={key: value for key, value in metadata.items() if value})
+    metadata = {"help": text, "group": "network", "metavar": metavar, "choices": tuple(choices)}
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 def _list(meanings: Iterable[tuple[str, str]]) -> str:
