@@ -186,6 +186,7 @@ def test_every_field_of_a_spec_has_an_option(run) -> None:
         "in_channels": "1",
         "bn_eps": "0.001",
         "bn_momentum": "0.2",
+        "stem_width": "12",
     }
     assert set(options) == {field.name for field in dataclasses.fields(Spec)} - {"name"}
     argv = []
@@ -209,6 +210,7 @@ def test_every_field_of_a_spec_has_an_option(run) -> None:
         in_channels=1,
         bn_eps=0.001,
         bn_momentum=0.2,
+        stem_width=12,
     )
     assert Spec.from_dict(data["spec"]) == wanted
 

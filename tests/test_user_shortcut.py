@@ -290,6 +290,36 @@ def test_freezing_keeps_the_scores(own):
             torch.testing.assert_close(resnets.engine.freeze(net)(images()), net(images()), rtol=1e-4, atol=1e-4)
 
 
+OWN_ORDERS = {
+    "turned_before": {"before": ("relu", "bn")},
+    "bn_then_relu": {"before": ("bn",), "last": ("relu",)},
+    "turned_last": {"last": ("relu", "bn"), "after": ("relu",)},
+    "turned_after": {"after": ("relu", "bn")},
+    "all_places": {"before": ("bn", "relu"), "last": ("bn",), "after": ("relu",)},
+    "none_at_the_ends": {},
+}
+
+
+@pytest.mark.parametrize("order", OWN_ORDERS)
+@pytest.mark.parametrize("shortcut", ["identity", "scale:0.5:1", "noisy"])
+def test_an_order_of_ones_own_is_run_frozen_exported_and_estimated(own, shortcut, order):
+    runtime = pytest.importorskip("onnxruntime")
+    resnets.register_order(order, **OWN_ORDERS[order])
+    net = make(shortcut, order=order)
+    for memory in ("fast", "lean", "min"):
+        model = resnets.engine.prepare(net.train(), memory=memory)
+        for ours, theirs in zip(backward(model, images(8)), backward(net, images(8)), strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=2e-3, atol=2e-3 * theirs.abs().max().item())
+        assert forecast(net.spec, 8, mode=memory).maps > 0
+    scores = net.eval()(images()).detach()
+    torch.testing.assert_close(resnets.engine.freeze(net)(images()), scores, rtol=1e-4, atol=1e-4)
+    for folded in (True, False):
+        session = runtime.InferenceSession(export(net, folded=folded), providers=["CPUExecutionProvider"])
+        (theirs,) = session.run(None, {"images": images().numpy()})
+        torch.testing.assert_close(torch.from_numpy(theirs), scores, rtol=1e-4, atol=1e-4)
+    assert describe(net.spec).kinds
+
+
 def test_cost_memory_and_drawing_know_it(own):
     spec = make().spec
     assert complexity(spec).parameters == complexity(resnets.spec_of("preresnet20", **SMALL)).parameters + 3

@@ -108,14 +108,10 @@ class Spec:
             check()
 
     def _check_words(self) -> None:
-        for what, value, known in (
-            ("stem", self.stem, STEMS),
-            ("resize", self.resize, RESIZES),
-            ("stride_on", self.stride_on, STRIDES),
-            ("share_activation", self.share_activation, SHARES),
-        ):
-            if not isinstance(value, str) or value not in known:
-                raise one_of(what, value, known)
+        for field in dataclasses.fields(self):
+            value, known = getattr(self, field.name), field.metadata["choices"]
+            if known and value not in known:
+                raise one_of(field.name, value, known)
         if not isinstance(self.order, str) or self.order not in ORDERS:
             raise unknown_kind("order", self.order, ORDERS)
         if not isinstance(self.name, str):
