@@ -217,7 +217,7 @@ def test_what_is_not_registered_is_refused_with_the_way_to_register_it():
 
 @pytest.mark.parametrize(("value", "message"), [(math.inf, "between"), ("1", "between"), (True, "between")])
 def test_values_that_no_file_can_hold_are_refused(own, value, message):
-    with pytest.raises(UserError, match=f"shortcut weighted: start must be {message}"):
+    with pytest.raises(UserError, match=f"Weighted: start must be {message}"):
         make(own.Weighted(value))
 
 

@@ -23,8 +23,8 @@ from resnets.unit_spec import (
     UnitSpec,
     check_number,
     check_shortcut,
-    fields_of,
     parse_shortcut,
+    pattern_of,
     unknown_kind,
 )
 
@@ -55,11 +55,6 @@ def _list(meanings: Iterable[tuple[str, str]]) -> str:
     return ", ".join(f"{word} ({meaning})" if meaning else word for word, meaning in meanings)
 
 
-def _pattern(kind: type[Shortcut]) -> str:
-    """`scale:SHORTCUT:RESIDUAL`."""
-    return ":".join([kind.kind, *(field.name.upper() for field in fields_of(kind))])
-
-
 @dataclass(frozen=True)
 class Spec:
     """A network of the papers. Every field is a choice; `resnets info` prints them all."""
@@ -80,7 +75,7 @@ class Spec:
         metavar="ORDER",
     )
     shortcut: Shortcut = _field(  # noqa: RUF009, a shortcut is frozen
-        f"h, and how it meets r = F(x): {_list((_pattern(kind), kind.formula) for kind in SHORTCUTS.values())}, "
+        f"h, and how it meets r = F(x): {_list((pattern_of(kind), kind.formula) for kind in SHORTCUTS.values())}, "
         "or a registered one",
         Identity(),
         metavar="KIND",

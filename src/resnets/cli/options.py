@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from resnets.cli.parser import either, kernels_of, numbers, one_or_more
 from resnets.engine import ENGINES
 from resnets.spec import RESIZES, SHARES, STEMS, STRIDES, Spec
-from resnets.unit_spec import KERNELS, ORDERS, SHORTCUTS
+from resnets.unit_spec import KERNELS, ORDERS, SHORTCUTS, pattern_of
 
 if TYPE_CHECKING:
     from resnets.evaluation.protocol import Protocol
@@ -36,7 +36,7 @@ def network_options(parser: argparse.ArgumentParser) -> None:
     add("--kernels", f"convolutions of F: {either(kernels)}, or other sizes", type=kernels_of, metavar="KERNELS")
     orders = (f"{name} ({order.figure})" for name, order in ORDERS.items())
     add("--order", f"where BN and ReLU stand, as in Figure 4 of v2: {either(orders)}", metavar="ORDER")
-    shortcuts = (f"{_pattern(name)} ({kind.formula})" for name, kind in SHORTCUTS.items())
+    shortcuts = (f"{pattern_of(kind)} ({kind.formula})" for kind in SHORTCUTS.values())
     add("--shortcut", f"h and how it meets r = F(x): {either(shortcuts)}", metavar="KIND")
     resizes = (f"{name} ({meaning})" for name, meaning in RESIZES.items())
     add("--resize", f"the shortcut where the dimension changes: {either(resizes)}", metavar="RESIZE")
@@ -50,12 +50,6 @@ def network_changes(args: argparse.Namespace) -> dict[str, Any]:
     """The options of `network_options` that were given, as `resnets.create` takes them."""
     names = [field.name for field in dataclasses.fields(Spec) if field.name != "name"] + ["depth"]
     return {name: value for name in names if (value := getattr(args, name)) is not None}
-
-
-def _pattern(kind: str) -> str:
-    """`scale:SHORTCUT:RESIDUAL`."""
-    fields = dataclasses.fields(SHORTCUTS[kind])  # type: ignore[arg-type]
-    return ":".join([kind, *(field.name.upper() for field in fields)])
 
 
 def data_options(
