@@ -44,13 +44,14 @@ class Weighted(resnets.Shortcut):
                 super().__init__()
                 self.w = torch.nn.Parameter(torch.full((1,), start))
                 self.register_buffer("calls", torch.zeros((), dtype=torch.long))
+                self.register_buffer("one", torch.ones(1), persistent=False)
                 self.seen = None  # which it changes by itself
 
             def forward(self, x, r):
                 if self.training:
                     self.calls += 1
                     self.seen = r.detach()
-                return self.w * x + r
+                return self.w * self.one * x + r
 
         return Weighted(self.start)
 

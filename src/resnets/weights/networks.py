@@ -89,7 +89,7 @@ def load(path: AnyPath, device: torch.device | str | None = None) -> ResNet:
     renew_shortcuts(net, torch.Generator())  # what a module of a user's own has besides tensors
     to = torch.device(device or "cpu")
     net.load_state_dict({name: tensor.to(to, copy=True) for name, tensor in found.items()}, assign=True)
-    return net
+    return net.to(to)
 
 
 def read_spec(path: AnyPath) -> Spec:
