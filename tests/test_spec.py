@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -113,3 +115,29 @@ def test_bad_networks_get_one_sentence(changes, message):
 def test_a_number_that_no_machine_can_hold_is_refused(changes):
     with pytest.raises(UserError, match="must be at most 2,147,483,647, not"):
         spec_of("resnet20", **changes)
+
+
+def test_every_field_has_its_help_and_the_first_four_are_required():
+    fields = dataclasses.fields(Spec)
+    assert all(field.metadata["help"] for field in fields)
+    assert [f.name for f in fields if f.default is dataclasses.MISSING] == ["name", "stem", "blocks", "widths"]
+    for field in fields:
+        if choices := field.metadata.get("choices"):
+            assert getattr(spec_of("resnet20"), field.name) in choices
+
+
+def test_units_are_listed_without_torch():
+    code = (
+        "import sys, resnets; units = resnets.spec_of('preresnet164').units();"
+        "print(len(units), [tuple(conv) for conv in units[18].convs], units[18].resize, 'torch' in sys.modules)"
+    )
+    told = subprocess.check_output([sys.executable, "-c", code], text=True)
+    assert told.strip() == "54 [(64, 32, 1, 2), (32, 32, 3, 1), (32, 128, 1, 1)] project False"
+
+
+def test_units_of_equal_layers_are_equal_wherever_they_stand():
+    units = spec_of("preresnet110").units()
+    assert [unit.index for unit in units] == list(range(54))
+    assert [(unit.stage, unit.place) for unit in units[17:20]] == [(0, 17), (1, 0), (1, 1)]
+    assert len(set(units)) == 6  # the first one, the others of its stage, and in later stages the first and the others
+    assert units[1] == units[2] != units[18]

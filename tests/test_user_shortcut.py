@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +20,7 @@ from resnets.cli import main
 from resnets.describe.drawing import draw_kinds
 from resnets.describe.network import describe
 from resnets.engine.memory_estimate import forecast
+from resnets.engine.onnx import export
 from resnets.runs import Run
 from resnets.unit_spec import ORDERS, SHORTCUTS, Scale, Shortcut
 from resnets.user_code import import_file
@@ -42,13 +44,14 @@ class Weighted(resnets.Shortcut):
                 super().__init__()
                 self.w = torch.nn.Parameter(torch.full((1,), start))
                 self.register_buffer("calls", torch.zeros((), dtype=torch.long))
+                self.register_buffer("one", torch.ones(1), persistent=False)
                 self.seen = None  # which it changes by itself
 
             def forward(self, x, r):
                 if self.training:
                     self.calls += 1
                     self.seen = r.detach()
-                return self.w * x + r
+                return self.w * self.one * x + r
 
         return Weighted(self.start)
 
@@ -215,8 +218,21 @@ def test_what_is_not_registered_is_refused_with_the_way_to_register_it():
 
 @pytest.mark.parametrize(("value", "message"), [(math.inf, "between"), ("1", "between"), (True, "between")])
 def test_values_that_no_file_can_hold_are_refused(own, value, message):
-    with pytest.raises(UserError, match=f"shortcut weighted: start must be {message}"):
+    with pytest.raises(UserError, match=f"Weighted: start must be {message}"):
         make(own.Weighted(value))
+
+
+def test_the_example_in_the_docs_works(own, tmp_path):
+    page = (Path(__file__).parents[1] / "docs" / "shortcuts.md").read_text(encoding="utf-8")
+    (tmp_path / "from_the_docs.py").write_text(
+        re.search(r"```python\n(.*?)```", page, re.DOTALL)[1].replace('"weighted"', '"w"')
+    )
+    net = import_file(tmp_path / "from_the_docs.py").net
+    del sys.modules["from_the_docs"]
+    assert str(net.spec.shortcut) == "w:1"
+    found = propagation(net, images(8), torch.arange(8))
+    assert found.predicted[1] == found.factor[1] == pytest.approx(1)
+    assert b"scores" in export(net)
 
 
 # --- the network ------------------------------------------------------------------------------
@@ -273,6 +289,36 @@ def test_freezing_keeps_the_scores(own):
         for order in (*ORDERS, "bn_before"):
             net = make(shortcut, order=order).eval()
             torch.testing.assert_close(resnets.engine.freeze(net)(images()), net(images()), rtol=1e-4, atol=1e-4)
+
+
+OWN_ORDERS = {
+    "turned_before": {"before": ("relu", "bn")},
+    "bn_then_relu": {"before": ("bn",), "last": ("relu",)},
+    "turned_last": {"last": ("relu", "bn"), "after": ("relu",)},
+    "turned_after": {"after": ("relu", "bn")},
+    "all_places": {"before": ("bn", "relu"), "last": ("bn",), "after": ("relu",)},
+    "none_at_the_ends": {},
+}
+
+
+@pytest.mark.parametrize("order", OWN_ORDERS)
+@pytest.mark.parametrize("shortcut", ["identity", "scale:0.5:1", "noisy"])
+def test_an_order_of_ones_own_is_run_frozen_exported_and_estimated(own, shortcut, order):
+    runtime = pytest.importorskip("onnxruntime")
+    resnets.register_order(order, **OWN_ORDERS[order])
+    net = make(shortcut, order=order)
+    for memory in ("fast", "lean", "min"):
+        model = resnets.engine.prepare(net.train(), memory=memory)
+        for ours, theirs in zip(backward(model, images(8)), backward(net, images(8)), strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=2e-3, atol=2e-3 * theirs.abs().max().item())
+        assert forecast(net.spec, 8, mode=memory).maps > 0
+    scores = net.eval()(images()).detach()
+    torch.testing.assert_close(resnets.engine.freeze(net)(images()), scores, rtol=1e-4, atol=1e-4)
+    for folded in (True, False):
+        session = runtime.InferenceSession(export(net, folded=folded), providers=["CPUExecutionProvider"])
+        (theirs,) = session.run(None, {"images": images().numpy()})
+        torch.testing.assert_close(torch.from_numpy(theirs), scores, rtol=1e-4, atol=1e-4)
+    assert describe(net.spec).kinds
 
 
 def test_cost_memory_and_drawing_know_it(own):

@@ -23,8 +23,8 @@ from resnets.unit_spec import (
     UnitSpec,
     check_number,
     check_shortcut,
-    fields_of,
     parse_shortcut,
+    pattern_of,
     unknown_kind,
 )
 
@@ -46,18 +46,13 @@ SHARES = {"project": "where the shortcut has a 1x1", "resize": "where the shortc
 
 def _field(text: str, default: Any = dataclasses.MISSING, metavar: str = "", choices: Iterable[str] = ()) -> Any:
     """A field with its help, of which the command line is made."""
-    metadata = {"help": text, "metavar": metavar, "choices": tuple(choices)}
-    return dataclasses.field(default=default, metadata={key: value for key, value in metadata.items() if value})
+    metadata = {"help": text, "group": "network", "metavar": metavar, "choices": tuple(choices)}
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 def _list(meanings: Iterable[tuple[str, str]]) -> str:
     """`pad (every second pixel), project (a 1x1)`."""
     return ", ".join(f"{word} ({meaning})" if meaning else word for word, meaning in meanings)
-
-
-def _pattern(kind: type[Shortcut]) -> str:
-    """`scale:SHORTCUT:RESIDUAL`."""
-    return ":".join([kind.kind, *(field.name.upper() for field in fields_of(kind))])
 
 
 @dataclass(frozen=True)
@@ -80,7 +75,7 @@ class Spec:
         metavar="ORDER",
     )
     shortcut: Shortcut = _field(  # noqa: RUF009, a shortcut is frozen
-        f"h, and how it meets r = F(x): {_list((_pattern(kind), kind.formula) for kind in SHORTCUTS.values())}, "
+        f"h, and how it meets r = F(x): {_list((pattern_of(kind), kind.formula) for kind in SHORTCUTS.values())}, "
         "or a registered one",
         Identity(),
         metavar="KIND",
@@ -108,14 +103,10 @@ class Spec:
             check()
 
     def _check_words(self) -> None:
-        for what, value, known in (
-            ("stem", self.stem, STEMS),
-            ("resize", self.resize, RESIZES),
-            ("stride_on", self.stride_on, STRIDES),
-            ("share_activation", self.share_activation, SHARES),
-        ):
-            if not isinstance(value, str) or value not in known:
-                raise one_of(what, value, known)
+        for field in dataclasses.fields(self):
+            value, known = getattr(self, field.name), field.metadata["choices"]
+            if known and value not in known:
+                raise one_of(field.name, value, known)
         if not isinstance(self.order, str) or self.order not in ORDERS:
             raise unknown_kind("order", self.order, ORDERS)
         if not isinstance(self.name, str):

@@ -86,6 +86,8 @@ def _check_name(what: str, name: object) -> None:
 
 # --- h: what stands on the shortcut -----------------------------------------------------------
 
+_HUGE = 3.4e38  # the largest float32
+
 
 class Drawing(NamedTuple):
     """How `resnets info` draws a shortcut. A layer named by its kernel (`1x1`) has a filter for each channel of x."""
@@ -109,6 +111,14 @@ class Shortcut:
     random: ClassVar[bool] = True  # its module may draw random numbers, or computes with the whole batch
     initial: ClassVar[Words] = ()  # fields that only say where weights begin: nets that differ in them compute the same
 
+    def __post_init__(self) -> None:
+        for field in fields_of(type(self)):
+            value, wanted = getattr(self, field.name), _type(field)
+            if wanted == "float":
+                check_number(type(self).__name__, field.name, value, -_HUGE, _HUGE)
+            elif wanted in _NUMBERS and type(value).__name__ != wanted:
+                raise UserError(f"{type(self).__name__}: {field.name} must be {_NUMBERS[wanted][0]}, not {value!r}.")
+
     def module(self, channels: int) -> nn.Module:
         """A torch module whose forward takes x, already of the shape of r, and r. See `resnets.nn.ShortcutModule`."""
         raise NotImplementedError
@@ -128,6 +138,11 @@ class Shortcut:
 
 def fields_of(kind: type[Shortcut]) -> tuple[dataclasses.Field[Any], ...]:
     return dataclasses.fields(kind)  # type: ignore[arg-type]  # each kind is a dataclass
+
+
+def pattern_of(kind: type[Shortcut]) -> str:
+    """`scale:SHORTCUT:RESIDUAL`."""
+    return ":".join([kind.kind, *(field.name.upper() for field in fields_of(kind))])
 
 
 def _word(value: float | bool) -> str:
@@ -198,9 +213,6 @@ def _type(field: dataclasses.Field[Any]) -> str:
     return field.type if isinstance(field.type, str) else getattr(field.type, "__name__", "")
 
 
-_HUGE = 3.4e38  # the largest float32
-
-
 @register_shortcut
 @dataclass(frozen=True)
 class Identity(Shortcut):
@@ -223,10 +235,6 @@ class Scale(Shortcut):
     formula = "a x + b r"
     random = False
 
-    def __post_init__(self) -> None:
-        check_number("Scale", "shortcut", self.shortcut, -_HUGE, _HUGE)
-        check_number("Scale", "residual", self.residual, -_HUGE, _HUGE)
-
     @property
     def drawing(self) -> Drawing:
         a, b = ("" if value == 1 else f"{value:g}" for value in (self.shortcut, self.residual))
@@ -238,9 +246,6 @@ class _Gated(Shortcut):
     bias: float = -6.0
     random = False
     initial = ("bias",)
-
-    def __post_init__(self) -> None:
-        check_number(type(self).__name__, "bias", self.bias, -_HUGE, _HUGE)
 
     @property
     def meaning(self) -> str:
@@ -300,6 +305,7 @@ class Dropout(Shortcut):
     formula = "drop(x) + r"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_number("Dropout", "p", self.p, 0.0, 1.0)
         if self.rescale and self.p == 1:
             raise UserError("Dropout: rescale=True cannot divide by 1 - p = 0; choose p below 1.")
@@ -333,8 +339,7 @@ def parse_shortcut(text: str) -> Shortcut:
         raise unknown_kind("shortcut", kind, SHORTCUTS)
     fields = fields_of(SHORTCUTS[kind])
     if len(words) > len(fields):
-        takes = ":".join([kind, *(f.name.upper() for f in fields)])
-        raise UserError(f"shortcut {text!r} has too many values; write {takes}.")
+        raise UserError(f"shortcut {text!r} has too many values; write {pattern_of(SHORTCUTS[kind])}.")
     values = {field.name: _read(text, field, word) for field, word in zip(fields, words, strict=False)}
     return SHORTCUTS[kind](**values)
 
@@ -355,12 +360,7 @@ def check_shortcut(shortcut: object) -> None:
             "resnets.register_shortcut."
         )
     assert isinstance(shortcut, Shortcut)
-    for field in fields_of(type(shortcut)):
-        value, wanted = getattr(shortcut, field.name), _type(field)
-        if wanted == "float":
-            check_number(f"shortcut {shortcut.kind}", field.name, value, -_HUGE, _HUGE)
-        elif type(value).__name__ != wanted:
-            raise UserError(f"shortcut {shortcut.kind}: {field.name} must be {_NUMBERS[wanted][0]}, not {value!r}.")
+    Shortcut.__post_init__(shortcut)  # which one of a user's own may have replaced
 
 
 # --- a unit -----------------------------------------------------------------------------------

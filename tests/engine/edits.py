@@ -222,6 +222,7 @@ OWN_ORDERS = {
     "relu then bn": Order(("relu", "bn"), (), (), "own"),
     "bn alone": Order(("bn",), (), (), "own"),
     "relu at the end of F": Order(("bn", "relu"), ("relu",), (), "own"),
+    "relu then bn at the end of F": Order((), ("relu", "bn"), ("relu",), "own"),
     "all of it": Order(("bn", "relu"), ("bn",), ("relu",), "own"),
     "relu then bn behind": Order((), (), ("relu", "bn"), "own"),
 }

@@ -5,7 +5,8 @@ import torch
 from variants import trained
 
 from resnets.engine.frozen import Frozen
-from resnets.engine.inference import chosen, inference
+from resnets.engine.inference import choose_engine as chosen
+from resnets.engine.inference import inference
 from resnets.errors import UserError
 
 
@@ -13,7 +14,7 @@ def test_auto_is_frozen_on_a_cpu_and_plain_elsewhere():
     assert chosen("auto", "cpu") == "frozen"
     assert chosen("auto", "cuda") == "plain"
     assert chosen("frozen", "cuda:1") == "frozen"
-    assert isinstance(inference(trained()), Frozen)
+    assert isinstance(inference(trained()).scores, Frozen)
 
 
 @pytest.mark.parametrize(

@@ -12,14 +12,19 @@ from PIL import Image
 
 import resnets
 from resnets.cli import main
-from resnets.data.bad_images import BadImages
 from resnets.data.test_crops import Crop, MultiScale, TenCrop, parse_crop, resized
+from resnets.data.test_pictures import open_pictures
+from resnets.data.transform import Transform
+from resnets.engine.inference import Runner
 from resnets.evaluation.ensemble import Member, probabilities
-from resnets.evaluation.labelled_images import in_folder
 from resnets.metadata import Metadata, Preprocessing
 
 SHARED = Path(os.environ.get("RESNETS_SHARED_DATA") or Path(__file__).parents[3] / "shared" / "data")
 MEAN, STD = (0.4, 0.5, 0.6), (0.2, 0.25, 0.3)
+
+
+def member_of(net, normalize, views):
+    return Member(Runner(torch.no_grad()(net), "plain", torch.device("cpu")), Transform(views, normalize))
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +108,7 @@ def test_a_protocol_is_the_mean_over_its_views_seen_one_at_a_time(pictures, net,
     views, described = PROTOCOLS[name]
     exact = resnets.create("resnet18", widths=(4, 8, 8, 8), num_classes=7, dtype=torch.float64).eval()
     exact.load_state_dict(net.state_dict())
-    found = probabilities([Member(torch.no_grad()(net), normalize, views)], pictures, average)
+    found = probabilities([member_of(net, normalize, views)], pictures, average)
     for picture, got in zip(pictures, found, strict=True):
         answers = []
         for word in described:
@@ -122,13 +127,13 @@ def test_a_protocol_is_the_mean_over_its_views_seen_one_at_a_time(pictures, net,
 def test_an_ensemble_is_the_mean_of_its_members(pictures, net):
     other = resnets.create("resnet18", widths=(4, 8, 8, 8), num_classes=7, seed=1).eval()
     views = Crop(56, 64), TenCrop(40, 48)
-    members = [Member(torch.no_grad()(n), normalize, v) for n, v in zip((net, other), views, strict=True)]
+    members = [member_of(n, normalize, v) for n, v in zip((net, other), views, strict=True)]
     alone = [probabilities([member], pictures) for member in members]
     torch.testing.assert_close(probabilities(members, pictures), (alone[0] + alone[1]) / 2)
 
 
 def test_few_pictures_a_batch_give_the_same(pictures, net, monkeypatch):
-    member = Member(torch.no_grad()(net), normalize, MultiScale((56, 64)))
+    member = member_of(net, normalize, MultiScale((56, 64)))
     together = probabilities([member], pictures * 3)
     monkeypatch.setattr("resnets.evaluation.ensemble._PIXELS", 1)
     torch.testing.assert_close(probabilities([member], pictures * 3), together, atol=1e-5, rtol=1e-4)
@@ -156,9 +161,7 @@ def counted(tree, net, views, labels):
     for name, label in labels.items():
         for path in sorted((tree / "tree" / name).iterdir()):
             picture = Image.open(io.BytesIO(path.read_bytes())).convert("RGB")
-            ranks = probabilities([Member(torch.no_grad()(net), normalize, views)], [picture])[0].argsort(
-                descending=True
-            )
+            ranks = probabilities([member_of(net, normalize, views)], [picture])[0].argsort(descending=True)
             wrong += int(ranks[0]) != label
             wrong5 += label not in ranks[:5].tolist()
     return wrong, wrong5
@@ -288,7 +291,7 @@ def test_folders_from_1_on_are_classes_in_the_order_of_numbers(tmp_path):
     for number in range(1, 11):
         (tmp_path / str(number)).mkdir()
         (tmp_path / str(number) / "a.jpg").write_bytes(b"x")
-    found = in_folder(tmp_path, Metadata(), 10, 3, BadImages()).files
+    found = open_pictures(str(tmp_path), Metadata(), resnets.spec_of("resnet20"), "error", print).files
     assert [(Path(found.path(i)).parent.name, int(found.labels[i])) for i in range(10)] == [
         (str(i + 1), i) for i in range(10)
     ]

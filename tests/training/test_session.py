@@ -16,8 +16,8 @@ import resnets
 from resnets import runs
 from resnets.data.augment import Normalize
 from resnets.data.batches import MemoryBatches
+from resnets.data.transform import normalization as normalization_of
 from resnets.errors import UserError
-from resnets.evaluation.evaluate import normalize_for as normalization
 from resnets.evaluation.score import score_images as evaluate
 from resnets.recipe import recipe_of
 from resnets.training import progress as progresses
@@ -105,15 +105,19 @@ def test_held_out_images_are_not_in_the_mean_image(tmp_path, images):
         assert torch.equal(feed.normalize.mean, torch.from_numpy(mean).float())
     run = tiny.train_tiny(tmp_path, normalize="pixel", validation=40)
     given = subject(run.path)
-    assert torch.equal(normalization(given, images).mean, feed.normalize.mean)
-    assert torch.equal(normalization(given).mean, feed.normalize.mean)
-    assert not torch.equal(normalization(given, images, "pixel").mean, feed.normalize.mean), "the data's own"
+    assert torch.equal(normalization_of(given.metadata, given.spec, images).mean, feed.normalize.mean)
+    assert torch.equal(normalization_of(given.metadata, given.spec).mean, feed.normalize.mean)
+    assert not torch.equal(normalization_of(given.metadata, given.spec, images, "pixel").mean, feed.normalize.mean), (
+        "the data's own"
+    )
 
 
 def test_weights_of_older_versions_keep_their_mean_image(tmp_path, images):
     run = tiny.train_tiny(tmp_path, normalize="pixel", length="1it")
     assert "held_out" not in read_metadata(run.weights)["preprocessing"]
-    assert torch.equal(normalization(subject(run.path)).mean, Normalize.of(images, "pixel").mean)
+    assert torch.equal(
+        normalization_of((net := subject(run.path)).metadata, net.spec).mean, Normalize.of(images, "pixel").mean
+    )
 
 
 def test_without_a_test_the_test_images_are_never_looked_at(tmp_path, monkeypatch):

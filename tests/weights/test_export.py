@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import sys
 import zipfile
 
 import pytest
@@ -129,3 +130,12 @@ def test_the_name_in_a_file_of_weights_leads_nowhere_else(here, monkeypatch, nam
     assert main(["export", path, "--format", "torch-export"]) == 0
     assert sorted(found.name for found in here.rglob("*") if found.is_file()) == sorted([file, "net.safetensors"])
     assert (here / "inside" / file).is_file()
+
+
+@pytest.mark.parametrize("missing", ["onnx", "onnxruntime"])
+def test_without_its_packages_the_error_speaks_of_exporting(here, capsys, monkeypatch, missing):
+    monkeypatch.setitem(sys.modules, missing, None)
+    assert main(["export", save(made("basic")), "-o", "net.onnx"]) == 2
+    told = capsys.readouterr().err
+    assert f"exporting to ONNX needs {missing}; install it with pip install 'resnets[onnx]'" in told
+    assert not (here / "net.onnx").exists()

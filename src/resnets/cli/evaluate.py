@@ -15,7 +15,6 @@ from resnets.zoo import NetworkOptions
 if TYPE_CHECKING:
     from resnets.cli.parser import Commands
     from resnets.evaluation.score import Score
-    from resnets.nn import ResNet
 
 _NAMED = 20  # mistakes
 
@@ -45,16 +44,15 @@ def evaluate(commands: Commands) -> None:
         options = EvaluateOptions(**given)
         from resnets.evaluation.evaluate import evaluate
         from resnets.progress import Console
-        from resnets.weights.models import open_model
 
-        named: dict[str, Any] = {"network": options.network, "changes": changes, "source": options.source}
-        nets = [open_model(word, **named) for word in args.models]
-        score = evaluate(nets, args.data, options=options, progress=Console(), warn=_warn)
+        score = evaluate(args.models, args.data, options=options, changes=changes, progress=Console(), warn=_warn)
         if args.out:
-            _write(Path(args.out), {**_to_dict(score), "weights": [dict(net.metadata.provenance) for net in nets]})
+            _write(
+                Path(args.out), {**_to_dict(score), "weights": [dict(net.metadata.provenance) for net in score.models]}
+            )
         if args.json:
             return print_json(_to_dict(score))
-        _print(score, nets)
+        _print(score)
         if args.per_class:
             _print_classes(score)
         if args.mistakes:
@@ -72,10 +70,10 @@ def _to_dict(score: Score) -> dict[str, Any]:
     return {**score.context, **score.to_dict(), "classes": classes}
 
 
-def _print(score: Score, nets: list[ResNet]) -> None:
-    for net in nets:
+def _print(score: Score) -> None:
+    for net in score.models:
         print_lines(net.metadata.origin)
-    names = " and ".join(net.spec.name for net in nets)
+    names = " and ".join(net.spec.name for net in score.models)
     print_lines(f"{names} on {score.context['data']}, {score.context['views']}: {score}")
     if skipped := score.context.get("skipped"):
         print_lines(f"{skipped} of {skipped + score.images} pictures could not be decoded and were skipped")

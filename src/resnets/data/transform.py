@@ -13,35 +13,53 @@ from torch import Tensor
 from resnets.data import load
 from resnets.data.augment import Normalize
 from resnets.data.images import SPLIT_SEED, Images
-from resnets.data.test_crops import Crop
+from resnets.data.test_crops import Crop, MultiScale, TenCrop, Views, parse_crop
 from resnets.errors import UserError
 from resnets.metadata import Metadata, Preprocessing
 from resnets.spec import Spec
+from resnets.view_options import ViewOptions
 
 
 @dataclass(frozen=True)
 class Transform:
     """A picture, as PIL has it or uint8 (C, H, W), to float32 (C, side, side): `net(net.transform(picture)[None])`."""
 
-    crop: Crop
+    views: Views
     normalize: Normalize
     channels: int = 3
 
     def __call__(self, picture: Image.Image | Tensor | np.ndarray[Any, Any]) -> Tensor:
         if not isinstance(picture, Image.Image):
             picture = to_picture(picture)
-        (view,) = self.crop.views(picture.convert("L" if self.channels == 1 else "RGB"))
+        view, *others = self.views.views(picture.convert("L" if self.channels == 1 else "RGB"))
+        assert not others, "a transform has one view"
         return self.normalize(to_tensor(view)[None])[0]
 
     def __repr__(self) -> str:
         mean, std = (values.flatten().tolist()[:4] for values in (self.normalize.mean, self.normalize.std))
-        return f"Transform({self.crop}, mean={mean}, std={std})"
+        return f"Transform({self.views}, mean={mean}, std={std})"
 
 
-def transform_of(metadata: Metadata, spec: Spec) -> Transform:
-    """As the file of a network says, or as is usual for such a network."""
+def transform_of(
+    metadata: Metadata,
+    spec: Spec,
+    *,
+    views: ViewOptions | None = None,
+    images: Images | None = None,
+    per: str | None = None,
+    device: torch.device | str = "cpu",
+) -> Transform:
+    """As the file of a network says, or as is usual for such a network, unless `views` or `per` say otherwise."""
     usual = preprocessing_of(metadata, spec)
-    return Transform(Crop(usual.crop, usual.resize), normalization(metadata, spec), spec.in_channels)
+    seen = _choose_views(usual, views) if views else Crop(usual.crop, usual.resize)
+    return Transform(seen, normalization(metadata, spec, images, per).to(device), spec.in_channels)
+
+
+def _choose_views(usual: Preprocessing, options: ViewOptions) -> Views:
+    if options.multi_scale:
+        return MultiScale(options.multi_scale)
+    crop = parse_crop(options.crop) if options.crop else Crop(usual.crop, usual.resize)
+    return TenCrop(crop.side, crop.shorter) if options.ten_crop else crop
 
 
 def preprocessing_of(metadata: Metadata, spec: Spec) -> Preprocessing:

@@ -57,12 +57,11 @@ class Picture:
 def picture(unit: UnitSpec) -> Picture:
     """The layers of a unit."""
     drawn = unit.shortcut.drawing
-    convs = (tuple(filters([conv])) for conv in unit.convs)
-    behind = (layer for conv, words in zip(convs, unit.acts[1:], strict=True) for layer in (*conv, *activation(words)))
+    pairs = zip(unit.convs, unit.acts[1:], strict=True)
     return Picture(
         shared=activation(unit.shared),
         shortcut=(*_resize(unit), *_named(drawn.layers, unit.out)),
-        residual=(*activation(unit.acts[0]), *behind),
+        residual=sum(((conv_layer(conv), *activation(words)) for conv, words in pairs), activation(unit.acts[0])),
         gate=tuple(_named(drawn.gate, unit.out)),
         factors=drawn.factors,
         after=activation(unit.after),
@@ -75,9 +74,8 @@ def activation(words: Iterable[str]) -> Layers:
     return tuple(_WORDS[word] for word in words)
 
 
-def filters(convs: Iterable[ConvSpec]) -> Iterator[Layer]:
-    for conv in convs:
-        yield Layer(f"{conv.kernel}x{conv.kernel}", conv.out, conv.stride)
+def conv_layer(conv: ConvSpec) -> Layer:
+    return Layer(f"{conv.kernel}x{conv.kernel}", conv.out, conv.stride)
 
 
 def _resize(unit: UnitSpec) -> Iterator[Layer]:
@@ -87,9 +85,8 @@ def _resize(unit: UnitSpec) -> Iterator[Layer]:
         yield from activation(("bn",) if unit.projection_bn else ())
     elif unit.resize:
         if unit.stride > 1:
-            yield Layer(
-                f"{unit.stride}x{unit.stride} average" if unit.resize == "pad_pool" else "subsample", stride=unit.stride
-            )
+            name = f"{unit.stride}x{unit.stride} average" if unit.resize == "pad_pool" else "subsample"
+            yield Layer(name, stride=unit.stride)
         if unit.out > unit.into:
             yield Layer("zero-pad both" if unit.resize == "pad_both" else "zero-pad", unit.out - unit.into)
 

@@ -105,11 +105,9 @@ def _rows(spec: Spec, cost: Complexity) -> Iterator[Row]:
     yield _row("conv1", _join(_stem(spec)), "", stem)
     firsts = (unit for unit in spec.units() if unit.place == 0)
     for stage, first in zip(stages, firsts, strict=True):
-        stride = next(
-            (f"conv{i} of unit {first.index}" for i, conv in enumerate(first.convs, 1) if conv.stride > 1), ""
-        )
-        convs = _join(drawing.filters(conv._replace(stride=1) for conv in first.convs))
-        yield _row(stage.name, f"[{convs}] x {stage.units}", stride, stage)
+        strided = [f"conv{i} of unit {first.index}" for i, conv in enumerate(first.convs, 1) if conv.stride > 1]
+        convs = _join(drawing.conv_layer(conv._replace(stride=1)) for conv in first.convs)
+        yield _row(stage.name, f"[{convs}] x {stage.units}", ", ".join(strided), stage)
     yield _row("head", _join((*_end(spec), Layer("average pool"), Layer("fc", spec.num_classes))), "", head)
 
 

@@ -7,8 +7,10 @@ import torch
 from resnets.errors import UserError
 
 
-def choose(name: str) -> torch.device:
+def choose(name: str | torch.device) -> torch.device:
     """The named device; `auto` is an accelerator if there is one, else the CPU."""
+    if isinstance(name, torch.device):
+        return name
     if name == "auto":
         accelerator = torch.accelerator.current_accelerator() if hasattr(torch, "accelerator") else None
         return torch.device(accelerator.type if accelerator is not None else "cpu")

@@ -8,6 +8,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from resnets.engine.allocator import keep_freed_memory
+from resnets.engine.device import choose
 from resnets.engine.frozen import freeze
 from resnets.errors import UserError, one_of
 from resnets.nn import ResNet
@@ -22,7 +24,17 @@ ENGINES = {
 _CPU_ONLY = ("onnxruntime", "openvino")
 
 
-def chosen(engine: str, device: torch.device | str) -> str:
+class Runner:
+    """The class scores of a network as it was, in testing: a function from images on `device`."""
+
+    def __init__(self, scores: Callable[[Tensor], Tensor], engine: str, device: torch.device) -> None:
+        self.scores, self.engine, self.device = scores, engine, device
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.scores(x)
+
+
+def choose_engine(engine: str, device: torch.device | str) -> str:
     """The engine that a word means on a device; `auto` never needs an optional package."""
     if engine not in ENGINES:
         raise one_of("engine", engine, ENGINES)
@@ -34,12 +46,18 @@ def chosen(engine: str, device: torch.device | str) -> str:
     return engine
 
 
-def inference(net: ResNet, engine: str = "auto", device: torch.device | str = "cpu") -> Callable[[Tensor], Tensor]:
-    """A function from images on `device` to the class scores of the network as it is now, in testing.
+def inference(net: ResNet, engine: str = "auto", device: torch.device | str = "cpu") -> Runner:
+    """The network as it is now, by an engine, on a device; what becomes of it later changes nothing."""
+    if str(device) != "auto":
+        choose_engine(engine, device)  # a mistake in the engine comes before one in the device
+    keep_freed_memory()
+    place = choose(device)
+    named = choose_engine(engine, place)
+    return Runner(_build(net, named, place), named, place)
 
-    The network is left as it is, and what becomes of it later changes nothing.
-    """
-    match chosen(engine, device):
+
+def _build(net: ResNet, engine: str, device: torch.device) -> Callable[[Tensor], Tensor]:
+    match engine:
         case "frozen":
             return freeze(net).to(device)
         case "onnxruntime":

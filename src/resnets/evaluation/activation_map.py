@@ -18,7 +18,8 @@ from torch.nn import functional
 from resnets.atomic import write_atomically
 from resnets.data.picture import look_at_file
 from resnets.data.test_crops import LARGEST_VIEW, Crop, require_short, resized
-from resnets.evaluation.ensemble import Member, Seen
+from resnets.data.test_pictures import Seen
+from resnets.evaluation.ensemble import Member
 from resnets.nn import ResNet
 
 _LEAST = 256  # pixels of the drawing's shorter side
@@ -74,8 +75,9 @@ def draw_activation_map(out: Path, net: ResNet, member: Member, path: Path, labe
         return scaled_for(picture, crop), Seen(picture, [crop])
 
     picture, seen = look_at_file(path, net.spec.in_channels, see)
-    x = member.normalize(seen.views[crop][0][None].to(member.device))
-    evidence = activation_map(net.to(member.device), x, label)[0].cpu()
+    device = member.scores.device
+    x = member.transform.normalize(seen.views[crop][0][None].to(device))
+    evidence = activation_map(net.to(device), x, label)[0].cpu()
     data = io.BytesIO()
     overlay(picture, crop, evidence).save(data, "PNG" if out.suffix.lower() == ".png" else "JPEG")
     write_atomically(out, data.getvalue())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -13,23 +13,17 @@ from torch import Tensor
 
 from resnets.data.budget import room_for_a_network
 from resnets.data.test_crops import Views
-from resnets.data.transform import to_tensor
+from resnets.data.test_pictures import Seen
+from resnets.data.transform import Transform
+from resnets.engine.inference import Runner
 from resnets.errors import one_of
-from resnets.evaluation.options import AVERAGES
+from resnets.view_options import AVERAGES
 
 _PIXELS = 32 * 224 * 224  # in a batch, so that large views come in small ones
 PICTURES = 32  # at a time
 BYTES = 1 << 27  # of views, after which a batch of pictures ends
 
 T = TypeVar("T")
-
-
-class Seen:
-    """What some ways of testing see of a picture, as tensors; the picture itself need not be kept."""
-
-    def __init__(self, picture: Image.Image, ways: Iterable[Views]) -> None:
-        self.views = {way: [to_tensor(view) for view in way.views(picture)] for way in set(ways)}
-        self.bytes = sum(view.nbytes for views in self.views.values() for view in views)
 
 
 def batches(stream: Iterator[T], size: Callable[[T], int]) -> Iterator[list[T]]:
@@ -48,10 +42,12 @@ def batches(stream: Iterator[T], size: Callable[[T], int]) -> Iterator[list[T]]:
 class Member:
     """A network, how it is run, and how it sees a picture."""
 
-    scores: Callable[[Tensor], Tensor]
-    normalize: Callable[[Tensor], Tensor]
-    views: Views
-    device: torch.device | str = "cpu"
+    scores: Runner
+    transform: Transform
+
+    @property
+    def views(self) -> Views:
+        return self.transform.views
 
     def answers(self, pictures: Sequence[Seen], average: str) -> Tensor:
         """For each picture the mean over its views: of probabilities, or of the scores before softmax."""
@@ -73,7 +69,7 @@ class Member:
         return sums / counts
 
     def _run(self, views: Tensor, average: str) -> Tensor:
-        x = self.normalize(views.to(self.device)).contiguous(memory_format=torch.channels_last)
+        x = self.transform.normalize(views.to(self.scores.device)).contiguous(memory_format=torch.channels_last)
         scores = self.scores(x).double().cpu()
         return scores.softmax(1) if average == "softmax" else scores
 

@@ -3,34 +3,30 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
-from torch import Tensor
 
 from resnets.data import open_data, parse_folder
-from resnets.data.augment import Normalize
-from resnets.data.bad_images import BadImages
 from resnets.data.folder import Folder
 from resnets.data.images import Images
-from resnets.data.test_crops import Crop, MultiScale, TenCrop, Views, parse_crop
-from resnets.data.transform import normalization, preprocessing_of
-from resnets.engine.allocator import keep_freed_memory
-from resnets.engine.device import choose
-from resnets.engine.inference import chosen, inference
+from resnets.data.test_pictures import InMemory, Labelled, open_pictures
+from resnets.data.transform import transform_of
+from resnets.engine.inference import inference
 from resnets.errors import UserError
 from resnets.evaluation.ensemble import Member, batches, probabilities
-from resnets.evaluation.labelled_images import InFiles, InMemory, Labelled, in_folder
-from resnets.evaluation.options import EvaluateOptions, ViewOptions
+from resnets.evaluation.options import EvaluateOptions
 from resnets.evaluation.precise_bn import precise_bn
 from resnets.evaluation.score import Score, Tally, score_images
 from resnets.nn import ResNet
 from resnets.options import takes
 from resnets.progress import Progress, Silent
 from resnets.runs import Run
+from resnets.view_options import ViewOptions
 from resnets.weights.models import Model, open_model
 
+Data = str | os.PathLike[str] | Images | Folder
 BATCH = 500
 
 
@@ -41,9 +37,10 @@ def _ignore(sentence: str) -> None:
 @takes(EvaluateOptions)
 def evaluate(
     model: Model | Sequence[Model],
-    data: str | os.PathLike[str] | Images | Folder | None = None,
+    data: Data | None = None,
     *,
     options: EvaluateOptions,
+    changes: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
     warn: Callable[[str], None] = _ignore,
 ) -> Score:
@@ -56,43 +53,23 @@ def evaluate(
     >>> score = resnets.evaluate("preresnet20.cifar10", "cifar10")
     >>> score.error, score.interval, score.per_class[3].error, score.mistakes[:5]
     """
-    keep_freed_memory()
-    device = choose(options.device)
-    engine = chosen(options.engine, device)
     words: Sequence[Model] = [model] if isinstance(model, str | os.PathLike | Run | ResNet) else model
-    nets = [open_model(word, network=options.network, source=options.source) for word in words]
+    nets = [open_model(word, network=options.network, changes=changes, source=options.source) for word in words]
     require_same_classes(nets)
     images, name = _open_test_data(nets[0], data, options)
-    bad = BadImages(options.bad_images, warn)
-    if images is not None:
-        for net in nets:
+    for net in nets:
+        if images is not None:
             _require_fitting(net, images, warn)
     if images is not None and len(nets) == 1 and not options.has_views:
-        score, views = _score_whole(nets[0], images, options, device, engine), "whole images"
+        score, found = _score_whole(nets[0], images, options), {"views": "whole images"}
     else:
-        if options.precise_bn:
-            raise UserError("--precise-bn goes with one network and whole images.")
-        pictures = InMemory(images) if images else _open_pictures(name, nets[0], bad)
-        per = options.normalize
-        members = [make_member(net, options, engine, device, normalize_for(net, images, per)) for net in nets]
-        with (progress or Silent()).task(f"testing on {pictures.name}", len(pictures)) as advance:
-            score = score_pictures(members, pictures, nets[0], average=options.average, advance=advance)
-        views = "; ".join(dict.fromkeys(str(member.views) for member in members))
-    context = {
-        "network": nets[0].spec.to_dict(),
-        **({"networks": [net.spec.to_dict() for net in nets]} if len(nets) > 1 else {}),
-        "data": images.name if images else name,
-        "engine": engine,
-        "views": views,
-        "average": options.average,
-        **({"skipped": len(bad.met)} if bad.met else {}),
-    }
-    return score.with_context(context)
+        score, found = _score_views(nets, images, name, options=options, progress=progress or Silent(), warn=warn)
+    specs = [net.spec.to_dict() for net in nets]
+    context = {"network": specs[0], **({"networks": specs} if len(nets) > 1 else {}), "data": name, **score.context}
+    return score.with_context({**context, **found, "average": options.average}, nets)
 
 
-def _open_test_data(
-    net: ResNet, data: str | os.PathLike[str] | Images | Folder | None, options: EvaluateOptions
-) -> tuple[Images | None, str]:
+def _open_test_data(net: ResNet, data: Data | None, options: EvaluateOptions) -> tuple[Images | None, str]:
     """The images of a set in memory, or None and the folder with the pictures."""
     what = data if data is not None else net.metadata.data or ("cifar10" if net.spec.stem == "cifar" else None)
     if what is None:
@@ -101,21 +78,13 @@ def _open_test_data(
         )
     if isinstance(what, Folder):
         what = what.name
-    if isinstance(what, str | os.PathLike):
-        folder, _ = parse_folder(os.fspath(what))
-        if folder is not None:
-            if options.normalize or options.precise_bn:
-                raise UserError(
-                    "--normalize and --precise-bn take statistics of training images, which a folder has not."
-                )
-            return None, folder
+    if isinstance(what, str | os.PathLike) and (folder := parse_folder(os.fspath(what))[0]) is not None:
+        if options.normalize or options.precise_bn:
+            raise UserError("--normalize and --precise-bn take statistics of training images, which a folder has not.")
+        return None, folder
     images = open_data(what, options.data_dir)
     assert isinstance(images, Images)  # folders were seen to above
     return images, images.name
-
-
-def _open_pictures(folder: str, net: ResNet, bad: BadImages) -> InFiles:
-    return in_folder(Path(folder).expanduser(), net.metadata, net.spec.num_classes, net.spec.in_channels, bad)
 
 
 def require_same_classes(nets: Sequence[ResNet]) -> None:
@@ -145,50 +114,67 @@ def _require_fitting(net: ResNet, images: Images, warn: Callable[[str], None]) -
         warn(f"this {images.name} is not what {net.metadata.origin} was trained on.")
 
 
-def normalize_for(net: ResNet, images: Images | None = None, per: str | None = None) -> Normalize:
-    return normalization(net.metadata, net.spec, images, per)
-
-
-# --- whole images in memory -----------------------------------------------------------------
-
-
-def _score_whole(net: ResNet, images: Images, options: EvaluateOptions, device: torch.device, engine: str) -> Score:
-    net, normalize = net.to(device), normalize_for(net, images, options.normalize).to(device)
+def _score_whole(net: ResNet, images: Images, options: EvaluateOptions) -> Score:
+    """One view of each image of a set in memory."""
     net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     if options.precise_bn:
-        count = min(options.precise_bn, len(images.train_images))
-        first = torch.from_numpy(images.train_images[:count])
-        precise_bn(net, (normalize(first[i : i + BATCH].to(device)) for i in range(0, count, BATCH)))
+        _renew_statistics(net, images, options)
+    runner = inference(net, options.engine, options.device)
+    normalize = transform_of(
+        net.metadata, net.spec, images=images, per=options.normalize, device=runner.device
+    ).normalize
     return score_images(
-        inference(net, engine, device),
+        runner,
         torch.from_numpy(images.test_images),
         torch.from_numpy(images.test_labels),
         normalize,
         classes=images.classes,
         batch=BATCH,
-        device=device,
+        device=runner.device,
+    ).with_context({"engine": runner.engine})
+
+
+def _renew_statistics(net: ResNet, images: Images, options: EvaluateOptions) -> None:
+    """BN's statistics from training images, on the device of the evaluation."""
+    device = inference(net, "plain", options.device).device
+    normalize = transform_of(net.metadata, net.spec, images=images, per=options.normalize, device=device).normalize
+    count = min(options.precise_bn, len(images.train_images))
+    first = torch.from_numpy(images.train_images[:count])
+    precise_bn(net.to(device), (normalize(first[i : i + BATCH].to(device)) for i in range(0, count, BATCH)))
+
+
+def _score_views(
+    nets: Sequence[ResNet],
+    images: Images | None,
+    folder: str,
+    *,
+    options: EvaluateOptions,
+    progress: Progress,
+    warn: Callable[[str], None],
+) -> tuple[Score, dict[str, Any]]:
+    """The views of each picture, by each network."""
+    if options.precise_bn:
+        raise UserError("--precise-bn goes with one network and whole images.")
+    first = nets[0]
+    pictures: Labelled = (
+        InMemory(images) if images else open_pictures(folder, first.metadata, first.spec, options.bad_images, warn)
     )
+    members = [make_member(net, options, images=images, per=options.normalize) for net in nets]
+    with progress.task(f"testing on {pictures.name}", len(pictures)) as advance:
+        score = score_pictures(members, pictures, first, average=options.average, advance=advance)
+    views = "; ".join(dict.fromkeys(str(member.views) for member in members))
+    return score.with_context({"engine": members[0].scores.engine}), {
+        "views": views,
+        **({"skipped": pictures.skipped} if pictures.skipped else {}),
+    }
 
 
-# --- views of pictures ----------------------------------------------------------------------
-
-
-def views_for(net: ResNet, options: ViewOptions) -> Views:
-    """The views that were asked for; the network's own crop where none was."""
-    if options.multi_scale:
-        return MultiScale(options.multi_scale)
-    usual = preprocessing_of(net.metadata, net.spec)
-    crop = parse_crop(options.crop) if options.crop else Crop(usual.crop, usual.resize)
-    return TenCrop(crop.side, crop.shorter) if options.ten_crop else crop
-
-
-def make_member(
-    net: ResNet, options: ViewOptions, engine: str, device: torch.device, normalize: Normalize | None = None
-) -> Member:
-    """A network that is ready to see pictures, by default as its file says."""
+def make_member(net: ResNet, options: Any, **normalization: Any) -> Member:
+    """A network that is ready to see pictures; `options` say views, engine and device."""
     net = net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    normalize = normalize or normalize_for(net)
-    return Member(inference(net, engine, device), normalize.to(device), views_for(net, options), device)
+    runner = inference(net, options.engine, options.device)
+    views = options if isinstance(options, ViewOptions) else None
+    return Member(runner, transform_of(net.metadata, net.spec, views=views, device=runner.device, **normalization))
 
 
 def score_pictures(
@@ -205,12 +191,9 @@ def score_pictures(
     for batch in batches(stream, lambda item: item[0].bytes):
         labels = torch.tensor([label for _, label, _ in batch])
         found = probabilities(members, [seen for seen, _, _ in batch], average)
-        tally.add(found, labels, _cross_entropy(found, labels), [name for _, _, name in batch])
+        loss = -float(found.gather(1, labels[:, None]).clamp_min(1e-300).log().sum())
+        tally.add(found, labels, loss, [name for _, _, name in batch])
         advance(len(batch))
     if not tally.images:
         raise UserError(f"{pictures.name} has no picture that can be read.")
-    return tally.score(net.classes)
-
-
-def _cross_entropy(found: Tensor, labels: Tensor) -> float:
-    return -float(found.gather(1, labels[:, None]).clamp_min(1e-300).log().sum())
+    return tally.score(net.metadata.classes)

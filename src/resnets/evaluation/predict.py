@@ -11,13 +11,10 @@ from pathlib import Path
 from PIL import Image
 
 from resnets.data.picture import look_at_file, pictures_below
-from resnets.engine.allocator import keep_freed_memory
-from resnets.engine.device import choose
-from resnets.engine.inference import chosen
+from resnets.data.test_pictures import Seen, ahead, size_of_views
 from resnets.errors import UserError
-from resnets.evaluation.ensemble import Member, Seen, batches, probabilities
+from resnets.evaluation.ensemble import Member, batches, probabilities
 from resnets.evaluation.evaluate import make_member
-from resnets.evaluation.labelled_images import ahead, size_of_views
 from resnets.evaluation.options import PredictOptions
 from resnets.nn import ResNet
 from resnets.options import takes
@@ -59,12 +56,9 @@ class Predictor:
     """A network that is ready to recognise pictures."""
 
     def __init__(self, model: Model | None, options: PredictOptions) -> None:
-        keep_freed_memory()
-        device = choose(options.device)
-        engine = chosen(options.engine, device)
         self.net: ResNet = open_model(DEFAULT if model is None else model)
         self.options = options
-        self.member: Member = make_member(self.net, options, engine, device)
+        self.member: Member = make_member(self.net, options)
 
     def predict(self, pictures: Sequence[Path | Image.Image]) -> Iterator[Prediction]:
         """In the order of the pictures; files are decoded ahead, some at a time."""

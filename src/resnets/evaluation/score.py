@@ -14,6 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from resnets.nn import ResNet
+
 
 @dataclass(frozen=True)
 class Mistake:
@@ -54,6 +56,7 @@ class Score:
     mistakes: tuple[Mistake, ...] = field(default=(), compare=False, repr=False)
     classes: tuple[str, ...] = field(default=(), compare=False, repr=False)
     context: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)  # network, data, views, engine
+    models: tuple[ResNet, ...] = field(default=(), compare=False, repr=False)  # that were evaluated
 
     @property
     def error(self) -> float:
@@ -79,8 +82,8 @@ class Score:
         names = self.classes or tuple(map(str, range(len(counts))))
         return tuple(ClassScore(*row) for row in zip(names, counts.tolist(), (counts - right).tolist(), strict=True))
 
-    def with_context(self, context: Mapping[str, Any]) -> Score:
-        return replace(self, context=context)
+    def with_context(self, context: Mapping[str, Any], models: Sequence[ResNet] = ()) -> Score:
+        return replace(self, context=context, models=tuple(models))
 
     def to_dict(self) -> dict[str, Any]:
         given = {"images": self.images, "wrong": self.wrong, "loss": self.loss}

@@ -8,11 +8,11 @@ from typing import Any
 from resnets.data.bad_images import BadImages
 from resnets.data.folder import Folder
 from resnets.data.test_crops import Crop, MultiScale, TenCrop, Views
-from resnets.engine.device import choose
+from resnets.data.test_pictures import InFiles
+from resnets.data.transform import transform_of
 from resnets.engine.inference import inference
 from resnets.evaluation.ensemble import Member
-from resnets.evaluation.evaluate import normalize_for, score_pictures
-from resnets.evaluation.labelled_images import InFiles
+from resnets.evaluation.evaluate import score_pictures
 from resnets.experiments.plan import IMAGENET_SIDE, Job
 from resnets.progress import Progress
 from resnets.runs import Run
@@ -53,10 +53,11 @@ def test_run(
     """The scores of a finished run, by test: top-1 and top-5 errors on all test pictures."""
     assert folder.test is not None
     pictures = InFiles(folder.test, folder.channels, bad)
-    place, net, found = choose(device), open_model(run), {}
-    scores, normalize = inference(net, engine, place), normalize_for(net).to(place)
+    net, found = open_model(run), {}
+    runner = inference(net, engine, device)
+    usual = transform_of(net.metadata, net.spec, device=runner.device)
     for test in job.tests:
-        member = Member(scores, normalize, scale_views(test, job.side), place)
+        member = Member(runner, dataclasses.replace(usual, views=scale_views(test, job.side)))
         with progress.task(f"testing by {member.views}", len(pictures)) as advance:
             found[test] = score_pictures([member], pictures, net, advance=advance).to_dict()
     return found

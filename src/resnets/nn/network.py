@@ -155,7 +155,8 @@ def renew_shortcuts(net: ResNet, generator: torch.Generator | None = None) -> li
             with torch.random.fork_rng(devices=()):
                 torch.manual_seed(seed)
                 fresh = shortcuts.make(unit.spec.shortcut, unit.spec.out)
-            unit.shortcut = fresh.to(like.device, like.dtype).train(unit.training)
+            device = "cpu" if like.is_meta else like.device
+            unit.shortcut = fresh.to(device, like.dtype).train(unit.training)
             renewed += unit.shortcut.modules()
     return renewed
 

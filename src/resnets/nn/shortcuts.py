@@ -46,7 +46,7 @@ class ShortcutModule(nn.Module):
 
 
 class _Sum(ShortcutModule):
-    """h(x) + r."""
+    """h(x) + r, where r is as it is."""
 
     def residual_factor(self, x: Tensor) -> Tensor | float:
         return 1.0

@@ -1,4 +1,4 @@
-"""Labelled pictures to test on: files in class folders, or images in memory, one at a time."""
+"""Pictures to test on, one at a time: files in class folders, or images in memory, as the views that networks see."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from PIL import Image
+
 from resnets.data.bad_images import BadImages
 from resnets.data.decode import BadImageError
 from resnets.data.files import Files, class_folders, is_number, scan
@@ -19,15 +21,23 @@ from resnets.data.folder import tests_in
 from resnets.data.images import Images
 from resnets.data.picture import look_at
 from resnets.data.test_crops import Views
-from resnets.data.transform import to_picture
+from resnets.data.transform import to_picture, to_tensor
 from resnets.errors import UserError
-from resnets.evaluation.ensemble import Seen
 from resnets.metadata import Metadata
+from resnets.spec import Spec
 
 AHEAD = 1 << 26  # bytes of views that wait for a network
 
 T = TypeVar("T")
 U = TypeVar("U")
+
+
+class Seen:
+    """What some ways of testing see of a picture, as tensors; the picture itself need not be kept."""
+
+    def __init__(self, picture: Image.Image, ways: Iterable[Views]) -> None:
+        self.views = {way: [to_tensor(view) for view in way.views(picture)] for way in set(ways)}
+        self.bytes = sum(view.nbytes for views in self.views.values() for view in views)
 
 
 class Labelled(Protocol):
@@ -36,6 +46,10 @@ class Labelled(Protocol):
 
     def __len__(self) -> int:
         """How many there are, with those that turn out to be bad."""
+
+    @property
+    def skipped(self) -> int:
+        """How many could not be decoded and were skipped."""
 
     def seen(self, ways: Sequence[Views]) -> Iterator[tuple[Seen, int, int | str]]:
         """What these ways of testing see of each picture, the number of its class, and its name."""
@@ -55,6 +69,10 @@ class InFiles:
 
     def __len__(self) -> int:
         return len(self.files)
+
+    @property
+    def skipped(self) -> int:
+        return len(self.bad.met)
 
     def seen(self, ways: Sequence[Views]) -> Iterator[tuple[Seen, int, int | str]]:
         for i, found in enumerate(ahead(partial(self._look, ways), range(len(self.files)), size_of_views)):
@@ -83,16 +101,20 @@ class InMemory:
     def __len__(self) -> int:
         return len(self.images.test_images)
 
+    skipped = 0
+
     def seen(self, ways: Sequence[Views]) -> Iterator[tuple[Seen, int, int | str]]:
         for i, pixels in enumerate(self.images.test_images):
             yield Seen(to_picture(pixels), ways), int(self.images.test_labels[i]), i
 
 
-def in_folder(root: Path, about: Metadata, num_classes: int, channels: int, bad: BadImages) -> InFiles:
-    """The pictures of `root`, or of its `val` where it has one, numbered as the weights number the classes."""
+def open_pictures(folder: str, metadata: Metadata, spec: Spec, bad_images: str, warn: Callable[[str], None]) -> InFiles:
+    """The pictures of a folder, or of its `val` where it has one, numbered as the weights number the classes."""
+    root = Path(folder).expanduser()
     root = tests_in(root) or root
     found = class_folders(root)
-    return InFiles(scan(root, found, _numbers(found, about, num_classes, root)), channels, bad)
+    files = scan(root, found, _numbers(found, metadata, spec.num_classes, root))
+    return InFiles(files, spec.in_channels, BadImages(bad_images, warn))
 
 
 def _numbers(found: Sequence[str], about: Metadata, num_classes: int, root: Path) -> list[int]:
