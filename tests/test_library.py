@@ -315,3 +315,16 @@ def test_the_signature_of_a_verb_has_its_options():
     parameters = inspect.signature(resnets.evaluate).parameters
     assert {"model", "data", "ten_crop", "engine", "normalize"} <= set(parameters)
     assert "ten_crop: average over centre and corners" in resnets.evaluate.__doc__
+
+
+def test_evaluating_and_analysing_leave_the_network_as_it_was():
+    net = resnets.create("preresnet20", seed=0, **TINY)
+    before = {name: (tensor.clone(), tensor.stride()) for name, tensor in net.state_dict().items()}
+    resnets.evaluate(net, "synthetic:64", precise_bn=16)
+    resnets.evaluate([net, net], "synthetic:64", crop="28@32")
+    resnets.analyze(net, "synthetic:64", batch=8)
+    for name, tensor in net.state_dict().items():
+        assert torch.equal(before[name][0], tensor), name
+        assert before[name][1] == tensor.stride(), name
+    with pytest.raises(resnets.UserError, match="a Linear is no ResNet of this package"):
+        resnets.evaluate(torch.nn.Linear(1, 1), "synthetic:64")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -61,7 +62,7 @@ def analyze(model: Model, data: Data | None = None, *, options: AnalyzeOptions) 
     """
     if isinstance(model, ResNet):
         images = open_data(data or model.metadata.data or "cifar10", options.data_dir)
-        return measure(model, images, options)
+        return measure(copy.deepcopy(model.original), images, options)
     word = str(model.path) if isinstance(model, Run) else os.fspath(model)
     (analysis,) = analyze_each([word], data, options=options)
     return analysis.propagation

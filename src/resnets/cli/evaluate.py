@@ -74,14 +74,11 @@ def _print(score: Score) -> None:
     for net in score.models:
         print_lines(net.metadata.origin)
     names = " and ".join(net.spec.name for net in score.models)
-    print_lines(f"{names} on {score.context['data']}, {score.context['views']}: {score}")
+    error, *more = score.describe()
+    print_lines(f"{names} on {score.context['data']}, {score.context['views']}: {error}")
     if skipped := score.context.get("skipped"):
         print_lines(f"{skipped} of {skipped + score.images} pictures could not be decoded and were skipped")
-    accuracy = f"top-1 accuracy {100 - score.error:.2f} %"
-    if five := score.top5:
-        print_lines(f"top-5 {five}")
-        accuracy += f", top-5 accuracy {100 - five.error:.2f} %"
-    print_lines(accuracy)
+    print_lines(*more)
 
 
 def _print_classes(score: Score) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from PIL import Image
 
@@ -40,81 +40,61 @@ class Seen:
         self.bytes = sum(view.nbytes for views in self.views.values() for view in views)
 
 
-class Labelled(Protocol):
-    @property
-    def name(self) -> str: ...
+class TestPictures(ABC):
+    """Labelled pictures: their name, how many there are, and which of them could not be decoded (`bad`)."""
 
-    def __len__(self) -> int:
-        """How many there are, with those that turn out to be bad."""
+    __test__ = False  # no test of pytest's
 
-    @property
-    def skipped(self) -> int:
-        """How many could not be decoded and were skipped."""
+    def __init__(self, name: str, count: int, bad: BadImages) -> None:
+        self.name, self.count, self.bad = name, count, bad
 
-    def seen(self, ways: Sequence[Views]) -> Iterator[tuple[Seen, int, int | str]]:
-        """What these ways of testing see of each picture, the number of its class, and its name."""
+    @abstractmethod
+    def read_views(self, ways: Sequence[Views]) -> Iterator[tuple[Seen, int, int | str]]:
+        """The views of each picture that these ways of testing see, the number of its class, and its name."""
 
 
-@dataclass(frozen=True)
-class InFiles:
-    """Pictures in class folders, decoded ahead; without the bad ones, if the policy is to pass them over."""
+class PictureFiles(TestPictures):
+    """Pictures in class folders, decoded ahead; bad ones are skipped if the policy says so."""
 
-    files: Files
-    channels: int
-    bad: BadImages
+    def __init__(self, files: Files, channels: int, bad: BadImages) -> None:
+        super().__init__(str(files.root), len(files), bad)
+        self.files, self.channels = files, channels
 
-    @property
-    def name(self) -> str:
-        return str(self.files.root)
-
-    def __len__(self) -> int:
-        return len(self.files)
-
-    @property
-    def skipped(self) -> int:
-        return len(self.bad.met)
-
-    def seen(self, ways: Sequence[Views]) -> Iterator[tuple[Seen, int, int | str]]:
-        for i, found in enumerate(ahead(partial(self._look, ways), range(len(self.files)), size_of_views)):
+    def read_views(self, ways: Sequence[Views]) -> Iterator[tuple[Seen, int, int | str]]:
+        for i, found in enumerate(ahead(partial(self._decode, ways), range(self.count), size_of_views)):
             if isinstance(found, BadImageError):
                 self.bad.judge(self.files.path(i), str(found))
             else:
                 yield found, int(self.files.labels[i]), self.files.path(i)
 
-    def _look(self, ways: Sequence[Views], index: int) -> Seen | BadImageError:
+    def _decode(self, ways: Sequence[Views], index: int) -> Seen | BadImageError:
         try:
             return look_at(self.files.path(index), self.channels, lambda picture: Seen(picture, ways))
         except BadImageError as bad:
             return bad
 
 
-@dataclass(frozen=True)
-class InMemory:
+class MemoryPictures(TestPictures):
     """The test images of a set like CIFAR."""
 
-    images: Images
+    def __init__(self, images: Images) -> None:
+        super().__init__(images.name, len(images.test_images), BadImages())
+        self.images = images
 
-    @property
-    def name(self) -> str:
-        return self.images.name
-
-    def __len__(self) -> int:
-        return len(self.images.test_images)
-
-    skipped = 0
-
-    def seen(self, ways: Sequence[Views]) -> Iterator[tuple[Seen, int, int | str]]:
+    def read_views(self, ways: Sequence[Views]) -> Iterator[tuple[Seen, int, int | str]]:
         for i, pixels in enumerate(self.images.test_images):
             yield Seen(to_picture(pixels), ways), int(self.images.test_labels[i]), i
 
 
-def open_pictures(folder: str, metadata: Metadata, spec: Spec, bad_images: str, warn: Callable[[str], None]) -> InFiles:
+def open_pictures(
+    folder: str, metadata: Metadata, spec: Spec, bad_images: str, warn: Callable[[str], None]
+) -> PictureFiles:
     """The pictures of a folder, or of its `val` where it has one, numbered as the weights number the classes."""
     root = Path(folder).expanduser()
     root = tests_in(root) or root
     found = class_folders(root)
     files = scan(root, found, _numbers(found, metadata, spec.num_classes, root))
-    return InFiles(files, spec.in_channels, BadImages(bad_images, warn))
+    return PictureFiles(files, spec.in_channels, BadImages(bad_images, warn))
 
 
 def _numbers(found: Sequence[str], about: Metadata, num_classes: int, root: Path) -> list[int]:

@@ -38,7 +38,7 @@ def choose_engine(engine: str, device: torch.device | str) -> str:
     """The engine that a word means on a device; `auto` never needs an optional package."""
     if engine not in ENGINES:
         raise one_of("engine", engine, ENGINES)
-    kind = torch.device(device).type
+    kind = str(device).partition(":")[0]
     if engine in _CPU_ONLY and kind != "cpu":
         raise UserError(f"engine {engine!r} runs on the CPU here, not on {kind}; choose device cpu or engine plain.")
     if engine == "auto":

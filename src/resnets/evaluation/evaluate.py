@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch import nn
 
 from resnets.data import open_data, parse_folder
 from resnets.data.folder import Folder
 from resnets.data.images import Images
-from resnets.data.test_pictures import InMemory, Labelled, open_pictures
+from resnets.data.test_pictures import MemoryPictures, TestPictures, open_pictures
 from resnets.data.transform import transform_of
 from resnets.engine.inference import inference
 from resnets.errors import UserError
@@ -53,8 +55,9 @@ def evaluate(
     >>> score = resnets.evaluate("preresnet20.cifar10", "cifar10")
     >>> score.error, score.interval, score.per_class[3].error, score.mistakes[:5]
     """
-    words: Sequence[Model] = [model] if isinstance(model, str | os.PathLike | Run | ResNet) else model
-    nets = [open_model(word, network=options.network, changes=changes, source=options.source) for word in words]
+    words: Sequence[Model] = [model] if isinstance(model, str | os.PathLike | Run | nn.Module) else model
+    opened = [open_model(word, network=options.network, changes=changes, source=options.source) for word in words]
+    nets = [copy.deepcopy(net) if net is word else net for net, word in zip(opened, words, strict=True)]
     require_same_classes(nets)
     images, name = _open_test_data(nets[0], data, options)
     for net in nets:
@@ -120,18 +123,11 @@ def _score_whole(net: ResNet, images: Images, options: EvaluateOptions) -> Score
     if options.precise_bn:
         _renew_statistics(net, images, options)
     runner = inference(net, options.engine, options.device)
-    normalize = transform_of(
-        net.metadata, net.spec, images=images, per=options.normalize, device=runner.device
-    ).normalize
-    return score_images(
-        runner,
-        torch.from_numpy(images.test_images),
-        torch.from_numpy(images.test_labels),
-        normalize,
-        classes=images.classes,
-        batch=BATCH,
-        device=runner.device,
-    ).with_context({"engine": runner.engine})
+    per, device = options.normalize, runner.device
+    normalize = transform_of(net.metadata, net.spec, images=images, per=per, device=device).normalize
+    tests, labels = torch.from_numpy(images.test_images), torch.from_numpy(images.test_labels)
+    score = score_images(runner, tests, labels, normalize, classes=images.classes, batch=BATCH, device=device)
+    return score.with_context({"engine": runner.engine})
 
 
 def _renew_statistics(net: ResNet, images: Images, options: EvaluateOptions) -> None:
@@ -156,16 +152,18 @@ def _score_views(
     if options.precise_bn:
         raise UserError("--precise-bn goes with one network and whole images.")
     first = nets[0]
-    pictures: Labelled = (
-        InMemory(images) if images else open_pictures(folder, first.metadata, first.spec, options.bad_images, warn)
+    pictures: TestPictures = (
+        MemoryPictures(images)
+        if images
+        else open_pictures(folder, first.metadata, first.spec, options.bad_images, warn)
     )
     members = [make_member(net, options, images=images, per=options.normalize) for net in nets]
-    with progress.task(f"testing on {pictures.name}", len(pictures)) as advance:
+    with progress.task(f"testing on {pictures.name}", pictures.count) as advance:
         score = score_pictures(members, pictures, first, average=options.average, advance=advance)
     views = "; ".join(dict.fromkeys(str(member.views) for member in members))
     return score.with_context({"engine": members[0].scores.engine}), {
         "views": views,
-        **({"skipped": pictures.skipped} if pictures.skipped else {}),
+        **({"skipped": len(pictures.bad.met)} if pictures.bad.met else {}),
     }
 
 
@@ -179,7 +177,7 @@ def make_member(net: ResNet, options: Any, **normalization: Any) -> Member:
 
 def score_pictures(
     members: Sequence[Member],
-    pictures: Labelled,
+    pictures: TestPictures,
     net: ResNet,
     *,
     average: str = "softmax",
@@ -187,7 +185,7 @@ def score_pictures(
 ) -> Score:
     """Top-1 and top-5 errors and the cross-entropy of the averaged probabilities; few pictures in memory at a time."""
     tally = Tally(net.spec.num_classes)
-    stream = pictures.seen([member.views for member in members])
+    stream = pictures.read_views([member.views for member in members])
     for batch in batches(stream, lambda item: item[0].bytes):
         labels = torch.tensor([label for _, label, _ in batch])
         found = probabilities(members, [seen for seen, _, _ in batch], average)

@@ -92,6 +92,13 @@ class Score:
             found["top5"] = {"wrong": five.wrong, "error": five.error, "interval": list(five.interval)}
         return found
 
+    def describe(self) -> list[str]:
+        """Error, top-5 error and accuracy in words."""
+        accuracy = f"top-1 accuracy {100 - self.error:.2f} %"
+        if (five := self.top5) is None:
+            return [str(self), accuracy]
+        return [str(self), f"top-5 {five}", f"{accuracy}, top-5 accuracy {100 - five.error:.2f} %"]
+
     def __str__(self) -> str:
         low, high = self.interval
         return f"error {self.error:.2f} % (95 % interval {low:.2f} to {high:.2f}, {self.wrong} of {self.images} wrong)"

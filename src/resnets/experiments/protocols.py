@@ -8,7 +8,7 @@ from typing import Any
 from resnets.data.bad_images import BadImages
 from resnets.data.folder import Folder
 from resnets.data.test_crops import Crop, MultiScale, TenCrop, Views
-from resnets.data.test_pictures import InFiles
+from resnets.data.test_pictures import PictureFiles
 from resnets.data.transform import transform_of
 from resnets.engine.inference import inference
 from resnets.evaluation.ensemble import Member
@@ -52,12 +52,12 @@ def test_run(
 ) -> dict[str, dict[str, Any]]:
     """The scores of a finished run, by test: top-1 and top-5 errors on all test pictures."""
     assert folder.test is not None
-    pictures = InFiles(folder.test, folder.channels, bad)
+    pictures = PictureFiles(folder.test, folder.channels, bad)
     net, found = open_model(run), {}
     runner = inference(net, engine, device)
     usual = transform_of(net.metadata, net.spec, device=runner.device)
     for test in job.tests:
         member = Member(runner, dataclasses.replace(usual, views=scale_views(test, job.side)))
-        with progress.task(f"testing by {member.views}", len(pictures)) as advance:
+        with progress.task(f"testing by {member.views}", pictures.count) as advance:
             found[test] = score_pictures([member], pictures, net, advance=advance).to_dict()
     return found

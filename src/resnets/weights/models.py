@@ -70,6 +70,10 @@ def open_model(
     changes = dict(changes or {})
     if isinstance(what, ResNet):
         return what.original
+    if isinstance(what, torch.nn.Module):
+        raise UserError(
+            f"a {type(what).__name__} is no ResNet of this package; resnets.train scores modules of your own."
+        )
     place = find(what.path if isinstance(what, Run) else what)
     if isinstance(place, str):
         if not fresh:
