@@ -11,7 +11,7 @@ import resnets
 from resnets import Spec, UserError
 from resnets.analysis.complexity import complexity
 from resnets.describe.network import describe
-from resnets.weights.compare import differing
+from resnets.weights.compare import find_differing_fields
 
 
 class WideBlock(nn.Module):
@@ -107,7 +107,7 @@ def test_its_file_holds_the_stem_and_older_ones_do_not(tmp_path):
     assert torch.equal(again(x), net(x))
     assert "stem_width" not in resnets.spec_of("preresnet20").to_dict()
     assert Spec.from_dict(json.loads(json.dumps(net.spec.to_dict()))) == net.spec
-    assert differing(net.spec, dataclasses.replace(net.spec, stem_width=32)) == ["stem_width"]
+    assert find_differing_fields(net.spec, dataclasses.replace(net.spec, stem_width=32)) == ["stem_width"]
 
 
 def test_a_stem_of_the_first_stage_is_the_default():

@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 
 import resnets
-from resnets.weights.compare import differing
+from resnets.weights.compare import find_differing_fields
 from resnets.weights.layouts import layout_of, recognise
 from resnets.weights.networks import to_peer
 from resnets.weights.recognition import infer_spec
@@ -51,7 +51,7 @@ def test_a_file_of_another_library_needs_no_network(tmp_path, library, name, cha
     found = resnets.load(tmp_path / "theirs.pth").eval()
     x = torch.randn(2, 3, 64, 64, generator=torch.Generator().manual_seed(0))
     assert torch.equal(found(x), net(x))
-    assert differing(found.spec, net.spec) == []
+    assert find_differing_fields(found.spec, net.spec) == []
     assert str(resnets.load(str(tmp_path / "theirs.pth")).spec) == str(found.spec)
 
 

@@ -12,7 +12,7 @@ from resnets.data.images import Images
 from resnets.errors import UserError
 from resnets.nn import ResNet, build
 from resnets.spec import Spec
-from resnets.weights.compare import choices, differing
+from resnets.weights.compare import find_differing_fields, format_fields
 from resnets.weights.models import find, hash_file, open_model
 
 
@@ -38,10 +38,10 @@ def begin_at(
     assert isinstance(file, Path)  # open_model refuses the names of networks
     theirs = source.spec
     spec = dataclasses.replace(spec, **{field: getattr(theirs, field) for field in _OPEN if field not in decided})
-    if wrong := differing(dataclasses.replace(spec, num_classes=theirs.num_classes), theirs):
+    if wrong := find_differing_fields(dataclasses.replace(spec, num_classes=theirs.num_classes), theirs):
         raise UserError(
-            f"{weights} holds weights of {theirs.name} with {choices(theirs, wrong)}, and {spec.name} has "
-            f"{choices(spec, wrong)}: train {theirs.name}, or begin with other weights."
+            f"{weights} holds weights of {theirs.name} with {format_fields(theirs, wrong)}, and {spec.name} has "
+            f"{format_fields(spec, wrong)}: train {theirs.name}, or begin with other weights."
         )
     same = theirs.num_classes == spec.num_classes and source.classes in ((), data.classes)
     net, state = build(spec, seed=seed), source.state_dict()

@@ -11,7 +11,7 @@ from resnets.unit_spec import ORDERS, Shortcut, fields_of
 from resnets.zoo import NETWORKS
 
 
-def differing(a: Spec, b: Spec) -> list[str]:
+def find_differing_fields(a: Spec, b: Spec) -> list[str]:
     """The fields in which two specs mean different functions of the same weights."""
     left, right = _decisive(a), _decisive(b)
     return [field for field in left if left[field] != right[field]]
@@ -34,18 +34,18 @@ def _decisive(spec: Spec) -> dict[str, Any]:
     return fields
 
 
-def choices(spec: Spec, fields: Iterable[str]) -> str:
+def format_fields(spec: Spec, fields: Iterable[str]) -> str:
     """`order='original', num_classes=10`: fields as `create` takes them."""
     values = {field: getattr(spec, field) for field in fields}
     return ", ".join(f"{k}={(str(v) if isinstance(v, Shortcut) else v)!r}" for k, v in values.items())
 
 
-def creation(spec: Spec) -> str:
+def format_creation(spec: Spec) -> str:
     """The call that builds a spec's net."""
     base = NETWORKS.get(spec.name)
     if base is None:
         return f"resnets.nn.build({spec!r})"
-    changed = choices(
+    changed = format_fields(
         spec, [f.name for f in dataclasses.fields(spec) if getattr(spec, f.name) != getattr(base, f.name)]
     )
     return f"resnets.create({spec.name!r}{', ' + changed if changed else ''})"

@@ -67,7 +67,7 @@ def load_keras(source: Path) -> tuple[ResNet, Metadata]:
         "turned": "conv biases into BN's running means, BGR into RGB",
     }
     about = Metadata(*named, Preprocessing.usual(spec, caffe), provenance=origin)
-    return _filled(spec, stored.arrays, source), about
+    return _fill(spec, stored.arrays, source), about
 
 
 def _spec(layers: Mapping[str, Any], arrays: Mapping[str, Array], source: Path) -> Spec:
@@ -97,7 +97,7 @@ def _require_same(layers: Mapping[str, Any], spec: Spec, source: Path) -> None:
         raise UserError(f"{source} holds another net than Keras's ResNet-50 of 2015: it differs in {some(wrong)}.")
 
 
-def _filled(spec: Spec, arrays: Mapping[str, Array], source: Path) -> ResNet:
+def _fill(spec: Spec, arrays: Mapping[str, Array], source: Path) -> ResNet:
     net = build(spec, device="meta")
     state: dict[str, Tensor] = {}
     used: set[str] = set()

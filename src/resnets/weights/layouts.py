@@ -19,7 +19,7 @@ from resnets.errors import UserError
 from resnets.metadata import IMAGENET_MEAN_STD
 from resnets.spec import Spec
 from resnets.unit_spec import KERNELS, ORDERS, Identity
-from resnets.weights.compare import choices, creation, differing
+from resnets.weights.compare import find_differing_fields, format_creation, format_fields
 
 Floats = tuple[float, ...]
 Pairs = Iterator[tuple[str, str]]  # our module, their module
@@ -50,19 +50,19 @@ class Layout:
         """Their shape of our tensor `name`; the numbers lie in memory in the same order."""
         return torch.Size([*ours, 1, 1]) if self.conv_classifier and name == "classifier.weight" else ours
 
-    def fitted(self, spec: Spec) -> dict[str, Any]:
+    def adapt(self, spec: Spec) -> dict[str, Any]:
         """The fields in which a spec breaks with the conventions, as they would have it."""
         return {k: may[0] for k, may in self.conventions.items() if getattr(spec, k) not in may}
 
     def require(self, spec: Spec, what: str) -> None:
         """Refuse a net that computes something else from the same tensors."""
-        fitted = self.fitted(spec)
+        fitted = self.adapt(spec)
         wanted = dataclasses.replace(spec, **fitted)
-        if wrong := [name for name in differing(spec, wanted) if name in fitted]:
+        if wrong := [name for name in find_differing_fields(spec, wanted) if name in fitted]:
             wanted = dataclasses.replace(spec, **{name: fitted[name] for name in wrong})
             raise UserError(
-                f"{what} {self.title}, which means {choices(wanted, wrong)}, and the net has {choices(spec, wrong)}: "
-                f"build it with {creation(wanted)}."
+                f"{what} {self.title}, which means {format_fields(wanted, wrong)}, and the net has "
+                f"{format_fields(spec, wrong)}: build it with {format_creation(wanted)}."
             )
 
 

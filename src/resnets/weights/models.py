@@ -17,7 +17,7 @@ from resnets.nn import ResNet, build
 from resnets.runs import Run
 from resnets.spec import Spec
 from resnets.weights import files, pretrained
-from resnets.weights.compare import choices
+from resnets.weights.compare import format_fields
 from resnets.weights.files import WeightsFile
 from resnets.weights.keras import load_keras
 from resnets.weights.layouts import Layout
@@ -166,14 +166,14 @@ def _resolve_spec(file: WeightsFile, layout: Layout, network: str | None, change
         return dataclasses.replace(inferred, **changes)
     spec = spec_of(network, **changes)
     # Another library's conventions are followed where the user has not decided otherwise.
-    spec = dataclasses.replace(spec, **{k: v for k, v in layout.fitted(spec).items() if k not in changes})
+    spec = dataclasses.replace(spec, **{k: v for k, v in layout.adapt(spec).items() if k not in changes})
     if inferred is not None:
         if "num_classes" not in changes:
             spec = dataclasses.replace(spec, num_classes=inferred.num_classes)
         if wrong := find_differences(spec, inferred):
             raise UserError(
-                f"{file.path} holds a network with {choices(inferred, wrong)} ({inferred.name}), and {network} has "
-                f"{choices(spec, wrong)}: leave out --network, or name the right one."
+                f"{file.path} holds a network with {format_fields(inferred, wrong)} ({inferred.name}), and {network} "
+                f"has {format_fields(spec, wrong)}: leave out --network, or name the right one."
             )
     return spec
 

@@ -20,7 +20,7 @@ from resnets.nn.structure import net_changes
 from resnets.spec import Spec
 from resnets.version import __version__
 from resnets.weights import files
-from resnets.weights.compare import choices, creation, differing
+from resnets.weights.compare import find_differing_fields, format_creation, format_fields
 from resnets.weights.files import AnyPath, WeightsFile, some
 from resnets.weights.layouts import OURS, PEERS, Layout, layout_of, recognise
 
@@ -63,7 +63,7 @@ def fill(net: ResNet, file: WeightsFile, layout: Layout, source: str = "auto") -
         _require_same(net.spec, file)
     else:
         layout.require(net.spec, f"{file.path} holds weights of")
-    found = _fitting(net, file, layout)
+    found = _match_tensors(net, file, layout)
     with torch.no_grad():
         for name, tensor in net.state_dict().items():  # these are the net's own tensors
             if name in found:
@@ -87,7 +87,7 @@ def build_from_file(file: WeightsFile) -> ResNet:
         net = build(spec, device="meta")
     except (RuntimeError, OverflowError, TypeError) as error:
         raise UserError(f"{path} describes a network that is too large to build.") from error
-    found = _fitting(net, file, OURS)
+    found = _match_tensors(net, file, OURS)
     renew_shortcuts(net, torch.Generator())  # what a module of a user's own has besides tensors
     net.load_state_dict({name: tensor.to("cpu", copy=True) for name, tensor in found.items()}, assign=True)
     return net
@@ -118,7 +118,7 @@ def save_weights(
         if key == "format" or key.startswith("resnets."):
             raise UserError(f"metadata key {key!r} is taken; choose another name.")
         header[key] = value
-    files.write(path, _exported(net, OURS) if format == "resnets" else to_peer(net, format), header)
+    files.write(path, _export_state(net, OURS) if format == "resnets" else to_peer(net, format), header)
 
 
 def to_peer(net: ResNet, format: str) -> dict[str, Tensor]:
@@ -130,10 +130,10 @@ def to_peer(net: ResNet, format: str) -> dict[str, Tensor]:
         raise one_of("format", format, FORMATS)
     layout = layout_of(format, net.spec)
     layout.require(net.spec, f"{net.spec.name} cannot be written as weights of")
-    return _exported(net, layout)
+    return _export_state(net, layout)
 
 
-def _exported(net: ResNet, layout: Layout) -> dict[str, Tensor]:
+def _export_state(net: ResNet, layout: Layout) -> dict[str, Tensor]:
     state = net.state_dict()
     if any(tensor.is_meta for tensor in state.values()):
         raise UserError("a net on the meta device has no weights to write.")
@@ -191,17 +191,17 @@ def _require_same(spec: Spec, file: WeightsFile) -> None:
     if "resnets.spec" not in file.metadata:
         return
     theirs = _spec_in(file.metadata, file.path)
-    if wrong := differing(theirs, spec):
+    if wrong := find_differing_fields(theirs, spec):
         raise UserError(
-            f"{file.path} holds weights of {theirs.name} with {choices(theirs, wrong)}, and the net is {spec.name} "
-            f"with {choices(spec, wrong)}: use resnets.load(path), or build the net with {creation(theirs)}."
+            f"{file.path} holds weights of {theirs.name} with {format_fields(theirs, wrong)}, and the net is {spec.name} "
+            f"with {format_fields(spec, wrong)}: use resnets.load(path), or build the net with {format_creation(theirs)}."
         )
 
 
 # --- whether every tensor fits ----------------------------------------------------------------
 
 
-def _fitting(net: ResNet, file: WeightsFile, layout: Layout) -> dict[str, Tensor]:
+def _match_tensors(net: ResNet, file: WeightsFile, layout: Layout) -> dict[str, Tensor]:
     """The file's tensors under our names and in our shapes, or a refusal that names those that do not fit.
 
     Other libraries' old files lack BN's counter of batches, on which nothing depends while BN has a momentum.
@@ -217,7 +217,7 @@ def _fitting(net: ResNet, file: WeightsFile, layout: Layout) -> dict[str, Tensor
         if tensor is None:
             if layout is OURS or not name.endswith(".num_batches_tracked"):
                 faults["missing"].append(theirs[name])
-        elif fault := _fault(tensor, shape, own):
+        elif fault := _find_fault(tensor, shape, own):
             word, detail = fault
             faults.setdefault(word, []).append(theirs[name] + detail)
         else:
@@ -230,7 +230,7 @@ def _fitting(net: ResNet, file: WeightsFile, layout: Layout) -> dict[str, Tensor
     return fitting
 
 
-def _fault(tensor: Tensor, shape: torch.Size, own: Tensor) -> tuple[str, str] | None:
+def _find_fault(tensor: Tensor, shape: torch.Size, own: Tensor) -> tuple[str, str] | None:
     """What keeps a tensor of a file from standing for our own, in a word and in detail."""
     if tensor.shape != shape:
         return "misshaped", f" is {_by(tensor.shape)} and not {_by(shape)}"
