@@ -46,7 +46,7 @@ def test_another_librarys_file_says_all_about_itself(net, capsys):
         (["absent.pth", *NETWORK], "there is no file absent.pth"),
         (["absent.tgz"], "there is no file absent.tgz"),
         (["classes.json"], "is not the description of a Keras net"),
-        (["model.json", *NETWORK], "can only be Keras's ResNet-50"),
+        (["classes.json", *NETWORK], "can only be Keras's ResNet-50"),
         (["theirs.pth", *NETWORK, "--mean", "0.5"], "--mean needs 3 numbers"),
         (["theirs.pth", *NETWORK, "--std", "0.5,0,1"], "--std must be above 0"),
         (["theirs.pth", *NETWORK, "--crop", "48@40"], "a crop of 48 does not fit"),

@@ -193,8 +193,9 @@ def _require_same(spec: Spec, file: WeightsFile) -> None:
     theirs = _spec_in(file.metadata, file.path)
     if wrong := find_differing_fields(theirs, spec):
         raise UserError(
-            f"{file.path} holds weights of {theirs.name} with {format_fields(theirs, wrong)}, and the net is {spec.name} "
-            f"with {format_fields(spec, wrong)}: use resnets.load(path), or build the net with {format_creation(theirs)}."
+            f"{file.path} holds weights of {theirs.name} with {format_fields(theirs, wrong)}, and the net is "
+            f"{spec.name} with {format_fields(spec, wrong)}: use resnets.load(path), or build the net with "
+            f"{format_creation(theirs)}."
         )
 
 
