@@ -21,10 +21,10 @@ from resnets.nn.structure import SET_BY_USERS, net_changes
 
 _OPSET, _IR = 17, 8  # old enough for every reader of the last years
 _END = 2**31 - 1
-_ENGINE = "the engine onnxruntime"
+EXPORTING, _ENGINE = "exporting to ONNX", "the engine onnxruntime"  # what may need a package
 
 
-def need(module: str, extra: str, purpose: str) -> Any:
+def need(module: str, extra: str, purpose: str = EXPORTING) -> Any:
     """An optional dependency, imported; `purpose` is what needs it."""
     try:
         return importlib.import_module(module)
@@ -143,7 +143,7 @@ def export(
     folded: bool = True,
     about: Mapping[str, str] | None = None,
     extra: str = "onnx",
-    purpose: str = "exporting to ONNX",
+    purpose: str = EXPORTING,
 ) -> bytes:
     """The network in testing as an ONNX model: `images` (N, C, H, W) to class `scores` (N, classes), in float32.
 

@@ -34,7 +34,6 @@ from resnets.weights.models import Model, open_model
 from resnets.weights.options import FORMATS, ExportOptions
 
 _LONGEST = 100  # characters of a network's name in that of a file
-_PURPOSE = "exporting to ONNX"
 CLOSE = 1e-4  # of the largest score, by which float32 may differ between two orders of adding
 
 
@@ -113,9 +112,9 @@ def difference(net: ResNet, runs: Callable[[Tensor], Tensor], side: int) -> floa
 
 
 def _onnx(net: ResNet, fold: bool, known: dict[str, str]) -> tuple[bytes, Callable[[Tensor], Tensor]]:
-    data = onnx_model(net, folded=fold, about=known, purpose=_PURPOSE)
-    need("onnx", "onnx", _PURPOSE).checker.check_model(data)
-    runtime = need("onnxruntime", "onnx", _PURPOSE)
+    data = onnx_model(net, folded=fold, about=known)
+    need("onnx", "onnx").checker.check_model(data)
+    runtime = need("onnxruntime", "onnx")
     session = runtime.InferenceSession(data, providers=["CPUExecutionProvider"])
     return data, lambda x: torch.from_numpy(session.run(None, {"images": x.numpy()})[0])
 
