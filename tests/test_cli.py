@@ -406,7 +406,8 @@ def test_a_terminal_gets_a_rich_table() -> None:
 
 def test_the_help_names_the_sets_that_there_are() -> None:
     """They are written out there, since reading them would import numpy."""
-    from resnets.cli.options import NAMED
     from resnets.data.sets import DATASETS
+    from resnets.options import fields_of
+    from resnets.training.options import TrainOptions
 
-    assert NAMED.split(", ") == list(DATASETS)
+    assert fields_of(TrainOptions)["data"].metadata["help"].startswith(f"{', '.join(DATASETS)}, ")

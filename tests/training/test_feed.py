@@ -115,7 +115,7 @@ def test_a_run_tests_on_val_and_says_how_images_are_seen(whole):
     assert json.loads(header["classes"]) == ["cat", "dog", "emu"]
     said = {"normalize": "channel", "mean": list(IMAGENET_MEAN), "std": list(IMAGENET_STD), "crop": 16, "resize": 18}
     assert json.loads(header["preprocessing"]) == said
-    assert runs.Identity.from_dict(whole.config["run"]).slug == whole.path.name
+    assert runs.RunKey.from_dict(whole.config["run"]).slug == whole.path.name
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="kills forked processes")
@@ -199,7 +199,7 @@ def test_bad_images_are_passed_over_in_one_way_only(broken, tmp_path, capfd):
 
 
 def test_policies_are_two(data, tmp_path):
-    with pytest.raises(UserError, match="unknown policy for bad images 'ignore'"):
+    with pytest.raises(UserError, match="unknown bad_images 'ignore'"):
         run_of(data, tmp_path, bad_images="ignore")
 
 
