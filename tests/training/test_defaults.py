@@ -131,6 +131,11 @@ def test_an_unknown_keyword_is_answered_with_the_nearest(tmp_path, name, words):
         tiny.train_tiny(tmp_path, **{name: 1})
 
 
+def test_the_command_line_knows_synonyms_when_it_guesses(capsys):
+    assert main(["train", "preresnet20", "--epocks", "3"]) == 2
+    assert "unknown option '--epocks': did you mean --epochs" in capsys.readouterr().err
+
+
 # --- the place of the data --------------------------------------------------------------------
 
 

@@ -199,7 +199,7 @@ def test_bad_images_are_passed_over_in_one_way_only(broken, tmp_path, capfd):
 
 
 def test_policies_are_two(data, tmp_path):
-    with pytest.raises(UserError, match="unknown policy for bad images 'ignore'"):
+    with pytest.raises(UserError, match="unknown bad_images 'ignore'"):
         run_of(data, tmp_path, bad_images="ignore")
 
 

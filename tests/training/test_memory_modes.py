@@ -12,12 +12,12 @@ import torch.distributed as dist
 
 from resnets import runs
 from resnets.cli import main
+from resnets.engine import memory_mode as mode
 from resnets.engine import runners as plan
 from resnets.engine.memory_estimate import forecast
 from resnets.engine.native.build import load
 from resnets.errors import UserError
 from resnets.recipe import recipe_of
-from resnets.training import memory_mode as mode
 from resnets.training.distributed import Workers
 from resnets.training.loop import Trainer
 from resnets.zoo import spec_of
@@ -103,7 +103,7 @@ def fitting(monkeypatch, room, first=None, workers=None, recipe=RECIPE):
     said = []
     monkeypatch.setattr(mode, "available", lambda device: room)
     device = torch.device("cpu")
-    return mode.choose_mode(SPEC, recipe, 32, device, workers or Workers(), first=first, warn=said.append), said
+    return mode.choose_mode(SPEC, recipe, 32, device, (workers or Workers()).world, first=first, warn=said.append), said
 
 
 def test_the_fastest_mode_that_fits_is_taken(monkeypatch):

@@ -109,6 +109,17 @@ def test_items_come_in_the_order_of_seed_and_step(tmp_path):
     assert points.read[-24:] == wanted
 
 
+def test_items_need_not_be_images(tmp_path):
+    class Vectors(Points):
+        def __getitem__(self, i):
+            return torch.eye(3)[i % 3].repeat(4) + 0.1 * torch.randn(12), i % 3
+
+    torch.manual_seed(0)
+    run = train(nn.Linear(12, 3), data=(Vectors(40), Vectors(12)), out=tmp_path, validation=6, epochs=20, **OPTIONS)
+    assert run.result["test"]["wrong"] == 0
+    assert run.identity.network.name == "Linear"
+
+
 def test_a_network_of_the_package_can_be_given_as_a_module(tmp_path):
     net = resnets.create("preresnet20", **tiny.NETWORK, seed=3)
     run = tiny.train_tiny(tmp_path, model=net, network=None)

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 import tiny
@@ -71,6 +72,21 @@ def test_metrics_and_results_have_the_numbers_of_the_task(tmp_path):
     net = Autoencoder()
     net.load_state_dict(tiny.weights(run))
     assert Redraw().score(net, "test", None)["each"] == pytest.approx(run.result["test"]["each"])
+
+
+def test_two_processes_train_a_task_and_callbacks_are_called_in_the_first(tmp_path):
+    """The weights are those of one process that takes both shares of a batch, up to rounding."""
+    script = Path(tiny.__file__).with_name("two_ranks.py")
+    (first, _), (second, _) = tiny.two_processes([str(tmp_path)], script=script)
+    assert first.splitlines() == ["first", "each"] * 6
+    assert second.splitlines() == ["each"] * 6
+    (run,) = runs.find(tmp_path)
+    one = Trainer(Redraw(), run.identity.recipe, 0, processes=2)
+    for step in range(6):
+        one.step(step)
+    expected = one.net.state_dict()
+    for name, tensor in tiny.weights(run).items():
+        torch.testing.assert_close(tensor, expected[name], rtol=1e-4, atol=1e-6)
 
 
 def test_what_a_task_cannot_have_is_refused(tmp_path):

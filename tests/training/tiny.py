@@ -23,13 +23,14 @@ STOPPER = Path(__file__).with_name("stopper.py")
 
 
 def two_processes(
-    words: list[str], timeout: float = 120, code: int = 0, stop_at: int | None = None
+    words: list[str], timeout: float = 120, code: int = 0, stop_at: int | None = None, script: Path | None = None
 ) -> list[tuple[str, str]]:
     """`resnets` with these words as rank 0 and rank 1 of two, which end with `code`; what each printed.
 
-    Both stop by hand before step `stop_at`, if it is given.
+    Both stop by hand before step `stop_at`, if it is given. With a `script` they run that.
     """
     program = ["-m", "resnets"] if stop_at is None else [str(STOPPER), str(stop_at)]
+    program = program if script is None else [str(script)]
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])

@@ -14,7 +14,6 @@ _restore_ctrl_c = end_imports_on_ctrl_c()
 import argparse
 import io
 import os
-import re
 import sys
 from collections.abc import Sequence
 
@@ -110,8 +109,8 @@ def _require_possible(word: str) -> None:
 
 def _unexpected(word: str, parser: argparse.ArgumentParser) -> UserError:
     if word.startswith("-"):
-        known = re.findall(r"--[a-z][a-z-]+", parser.format_help())
-        return one_of("option", word.partition("=")[0], sorted(set(known)))
+        known = sorted(name for name in parser._option_string_actions if name.startswith("--"))
+        return one_of("option", word.partition("=")[0], known)
     return UserError(f"unexpected argument {word!r} (see {parser.prog} --help)")
 
 

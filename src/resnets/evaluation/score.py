@@ -164,7 +164,7 @@ def evaluate_batches(net: Callable[[Tensor], Tensor], batches: Iterable[tuple[Te
     count, wrong, loss = 0, 0, 0.0
     with eval_mode(net), torch.no_grad():
         for x, y in batches:
-            out = net(x.contiguous(memory_format=torch.channels_last)).float()
+            out = net(x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x).float()
             count += len(y)
             wrong += int((out.argmax(1) != y).sum())
             loss += float(functional.cross_entropy(out, y, reduction="sum"))

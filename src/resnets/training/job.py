@@ -31,8 +31,6 @@ from resnets.training.options import TrainOptions
 from resnets.training.task import Task
 from resnets.zoo import NetworkOptions, spec_of
 
-Data = str | Images | Folder | Datasets | Any  # or torch data sets
-
 
 @dataclass(frozen=True)
 class Job:
@@ -73,7 +71,7 @@ def resolve_job(
         )
     source = options.data if data is None else data
     named, why = (recipe, "") if recipe is not None else choose_recipe(source, options)
-    chosen = recipe_of(named, **changes)  # a mistake is refused before the data is read
+    chosen = resolve_optimizer(recipe_of(named, **changes))  # a mistake is refused before the data is read
     images = open_images(source, options)
     if options.test and isinstance(images, Folder) and images.test is None and not chosen.validation:
         raise UserError(
@@ -89,7 +87,7 @@ def resolve_job(
     small = not isinstance(images, Folder) or getattr(task.network, "stem", "cifar") == "cifar"
     chosen = resolve_length(resolve_augment(chosen, small), task.count_examples(chosen))
     options = options if data is None else dataclasses.replace(options, data=task.data)
-    return Job(task, resolve_optimizer(chosen), options, why, begins, _folder_of(images), module)
+    return Job(task, chosen, options, why, begins, _folder_of(images), module)
 
 
 def _folder_of(images: Images | Folder | Datasets) -> Path | None:
@@ -120,7 +118,7 @@ def open_images(data: Any, options: TrainOptions) -> Images | Folder | Datasets:
     return Datasets(data)
 
 
-def choose_recipe(data: Data, options: TrainOptions) -> tuple[str, str]:
+def choose_recipe(data: Any, options: TrainOptions) -> tuple[str, str]:
     """The recipe that was named, or the default for this data and these weights, and why. No data is read."""
     if options.recipe != "auto":
         return options.recipe, ""

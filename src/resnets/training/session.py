@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 from resnets.atomic import write_atomically
+from resnets.engine import memory_mode as mode
 from resnets.engine import require_mode
 from resnets.engine.allocator import keep_freed_memory
 from resnets.errors import DivergedError, UserError, describe_out_of_memory, is_out_of_memory, shown
@@ -26,7 +27,6 @@ from resnets.runs import Run, RunKey, provenance
 from resnets.spec import Spec
 from resnets.text import say
 from resnets.training import checkpoint, distributed, resume
-from resnets.training import memory_mode as mode
 from resnets.training.callbacks import Callback, MetricsLog, SignalLog, TensorBoard
 from resnets.training.checkpoint import Checkpoint
 from resnets.training.continuation import continue_shorter, find_same_data
@@ -162,7 +162,7 @@ def _build_trainer(
     if memory == "auto" and options.engine == "auto" and isinstance(spec, Spec) and side:
         first = began.get("engine", {}).get("memory")
         complain = warn if workers.is_main else mute
-        memory = mode.choose_mode(spec, recipe, side, device, workers, first=first, processes=processes, warn=complain)
+        memory = mode.choose_mode(spec, recipe, side, device, world, first=first, processes=processes, warn=complain)
     how = {"engine": options.engine, "memory": workers.broadcast("fast" if memory == "auto" else memory)}
     trainer = Trainer(job.task, recipe, options.seed, device=device, workers=workers, processes=processes, **how)
     return trainer, resume.describe_engine(trainer.prepared, **how, device=device, processes=world)

@@ -13,7 +13,6 @@ from resnets.engine.prepared import Prepared
 from resnets.engine.system_memory import available
 from resnets.recipe import Recipe
 from resnets.spec import Spec
-from resnets.training.distributed import Workers
 
 
 def fallbacks(model: nn.Module) -> list[str]:
@@ -27,7 +26,7 @@ def choose_mode(
     recipe: Recipe,
     size: int,
     device: torch.device,
-    workers: Workers,
+    world: int,
     *,
     first: str | None = None,
     processes: int | None = None,
@@ -35,13 +34,14 @@ def choose_mode(
 ) -> str:
     """The fastest mode that fits into the memory there is; the mode `first`, if it fits too, for the same bits.
 
-    `processes` is how many the run began with, if not as many as now: it says how large the parts of a batch are.
+    `world` processes train; `processes` is how many the run began with, if not as many: it says how large the parts of
+    a batch are.
     """
-    batch = recipe.micro_batch or -(-recipe.batch // (processes or workers.world))
+    batch = recipe.micro_batch or -(-recipe.batch // (processes or world))
     size = max([side for side, _ in recipe.size_steps], default=size)
     room = available(device)
     if room is not None and device.type == "cpu":
-        room //= int(os.environ.get("LOCAL_WORLD_SIZE", workers.world))
+        room //= int(os.environ.get("LOCAL_WORLD_SIZE", world))
     if first is not None and forecast(spec, batch, size, first, device=device.type).fits(room):
         return first
     chosen = fastest(spec, batch, size, room, device.type)
