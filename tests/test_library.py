@@ -328,3 +328,16 @@ def test_evaluating_and_analysing_leave_the_network_as_it_was():
         assert before[name][1] == tensor.stride(), name
     with pytest.raises(resnets.UserError, match="a Linear is no ResNet of this package"):
         resnets.evaluate(torch.nn.Linear(1, 1), "synthetic:64")
+
+
+def test_a_run_is_evaluated_and_analysed_from_another_folder(pictures, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(pictures.parent)
+    run = resnets.train("preresnet20", data="pictures", epochs=1, batch=8, quiet=True, **TINY)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    path = run.path.resolve()
+    monkeypatch.chdir(elsewhere)
+    assert resnets.evaluate(path).images == 12
+    assert resnets.analyze(path, batch=4).images == 4
+    assert main(["eval", str(path)]) == 0
+    assert main(["analyze", str(path), "--batch", "4"]) == 0

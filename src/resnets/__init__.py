@@ -28,8 +28,12 @@ if TYPE_CHECKING:
     from resnets.experiments.sweep import sweep
     from resnets.nn import ResNet
     from resnets.recipe import Recipe
+    from resnets.report.compare import compare_runs
+    from resnets.report.listing import list_runs
     from resnets.spec import Spec
+    from resnets.training.callbacks import Callback
     from resnets.training.session import train
+    from resnets.training.task import Task
     from resnets.unit_spec import (
         Conv1x1,
         Dropout,
@@ -68,6 +72,10 @@ _WHERE = {  # each public name and its module, which is imported when the name i
     "reproduce": "experiments.reproduce",
     "sweep": "experiments.sweep",
     "train": "training.session",
+    "Callback": "training.callbacks",
+    "Task": "training.task",
+    "compare_runs": "report.compare",
+    "list_runs": "report.listing",
 }
 _ROOMS = (
     *("analysis", "data", "engine", "errors", "evaluation", "experiments", "metadata", "nn", "options", "papers"),
@@ -75,6 +83,7 @@ _ROOMS = (
 )
 
 __all__ = [
+    "Callback",
     "Conv1x1",
     "DivergedError",
     "Dropout",
@@ -87,15 +96,18 @@ __all__ = [
     "Shortcut",
     "ShortcutGate",
     "Spec",
+    "Task",
     "UserError",
     "__version__",
     "analyze",
+    "compare_runs",
     "complexity",
     "convert",
     "create",
     "evaluate",
     "export",
     "list_models",
+    "list_runs",
     "load",
     "load_weights",
     "open_data",

@@ -182,12 +182,12 @@ def _run_cases(run: Run, along: bool) -> Iterator[_Case]:
     if result is not None:
         checkpoints.pop(result["steps"], None)  # that network is the final one
     if along:
-        yield _Case(f"{name}, initial", key.data, lambda images: _of_run(key, build(key.spec, seed=key.seed), images))
+        yield _Case(f"{name}, initial", run.data, lambda images: _of_run(key, build(key.spec, seed=key.seed), images))
     steps = sorted(checkpoints)
     for step in steps if along else steps[-1:] if result is None else []:
-        yield _Case(f"{name}, step {step:,}", key.data, partial(_read_checkpoint, key, checkpoints[step]))
+        yield _Case(f"{name}, step {step:,}", run.data, partial(_read_checkpoint, key, checkpoints[step]))
     if result is not None:
-        yield _Case(f"{name}, final", key.data, lambda _: open_model(run))
+        yield _Case(f"{name}, final", run.data, lambda _: open_model(run))
 
 
 def _read_checkpoint(key: RunKey, path: Path, images: Images | Folder) -> ResNet:

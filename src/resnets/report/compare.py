@@ -56,6 +56,9 @@ def compare_runs(runs: Sequence[Run]) -> RunComparison:
     """Two runs or more; those that differ in nothing but the seed are seeds of one variant, and stand together.
 
     The first variant is the one that the others are compared with.
+
+    >>> from resnets.runs import find
+    >>> comparison = resnets.compare_runs(find("runs"))
     """
     if len(runs) < 2:
         raise UserError(f"there is nothing to compare with {runs[0].path if runs else 'no run'}; name two runs.")

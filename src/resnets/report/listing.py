@@ -47,6 +47,9 @@ def list_runs(folder: str | os.PathLike[str], leave_out: Callable[[UserError], N
     """The runs in a folder, sorted by what differs between them, seeds last.
 
     A run that cannot be read raises `UserError`, or is given to `leave_out` and left out.
+
+    >>> for run in resnets.list_runs("runs"):
+    ...     print(run.run, run.differs, run.last_error)
     """
     return summarize_runs(find(Path(folder)), leave_out)
 

@@ -87,9 +87,12 @@ def open_model(
             raise UserError(f"{place} can only be Keras's ResNet-50; leave out --network and what differs from it.")
         net, metadata = load_keras(place)
         return _describe(net, dataclasses.replace(metadata, origin=f"{metadata.provenance['source']}"))
-    if place.is_dir():
-        place = _final_weights(place)
-    return _open_file(place, network, changes, source)
+    if not place.is_dir():
+        return _open_file(place, network, changes, source)
+    net, run = _open_file(_final_weights(place), network, changes, source), Run(place)
+    if run.exists and net.metadata.data:  # by a path that is right from any working directory
+        net.metadata = dataclasses.replace(net.metadata, data=run.data)
+    return net
 
 
 def find(what: str | os.PathLike[str]) -> Path | str:
