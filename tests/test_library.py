@@ -192,7 +192,7 @@ def test_train_on_a_folder_of_pictures_from_weights(pictures, weights, tmp_path)
 
 
 def test_train_any_module_on_any_dataset_with_a_callback(tmp_path):
-    class Mine(resnets.training.callbacks.Callback):
+    class Mine(resnets.Callback):
         def __init__(self):
             self.epochs = 0
 

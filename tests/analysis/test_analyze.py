@@ -9,7 +9,7 @@ import torch
 import resnets
 from resnets.analysis.propagation import propagation
 from resnets.cli import main
-from resnets.cli.propagation_table import KEY, thinned
+from resnets.cli.propagation_table import KEY, choose_rows
 from resnets.cli.signal_table import LOGGED_KEY
 from resnets.data import load
 from resnets.data.augment import Normalize
@@ -154,9 +154,9 @@ def test_mistakes_get_one_sentence(tmp_path, monkeypatch, capsys, words, message
     assert (told.err.count("\n"), told.out) == (1, "")
 
 
-def test_thinned():
-    assert thinned([(0, 3), (4, 6)], 24) == list(range(7))
-    chosen = thinned([(0, 0), (1, 111), (112, 222), (223, 333)], 24)
+def test_choose_rows():
+    assert choose_rows([(0, 3), (4, 6)], 24) == list(range(7))
+    chosen = choose_rows([(0, 0), (1, 111), (112, 222), (223, 333)], 24)
     assert {0, 1, 111, 112, 222, 223, 333} <= set(chosen)
     assert chosen == sorted(set(chosen))
     assert len(chosen) == 25

@@ -138,7 +138,7 @@ def _cases(word: str, changes: dict[str, Any], vary: str | None, along: bool, se
     place = find(word)
     if isinstance(place, str):
         for variant in _variants(changes, vary):
-            spec_of(place, **variant)  # a mistake is told before the first one is measured
+            spec_of(place, **variant)  # raises before anything is measured
             label = ", ".join([place, *(f"{name}={value}" for name, value in variant.items())])
             yield _Case(label, None, partial(_build_fresh, place, variant, seed))
     elif changes or vary:

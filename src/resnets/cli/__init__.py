@@ -1,4 +1,4 @@
-"""The command line: parses and dispatches, and tells a user's mistake in one line.
+"""The command line: parse, dispatch, and print a user's mistake in one line.
 
 A subcommand is a function that adds its parser to `commands` and sets `run`, which imports its handler when it
 is called, so that `resnets --help` imports neither torch nor rich. `COMMANDS` has them in the order of the help.
@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; its exit code is 0, 1 if a part could not be done, 2 after a user's mistake, 130 after Ctrl-C,
     141 into a closed pipe."""
     restore_ctrl_c = end_imports_on_ctrl_c()
-    if isinstance(sys.stdout, io.TextIOWrapper):  # a name that the encoding lacks is escaped, and ends nothing
+    if isinstance(sys.stdout, io.TextIOWrapper):  # escape characters that the encoding lacks
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code = _dispatch(sys.argv[1:] if argv is None else list(argv))
@@ -58,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UserError as error:
         return _fail(str(error))
     except KeyboardInterrupt as error:
-        if not error.args:  # else it has been told
+        if not error.args:  # else it has been printed
             _fail(STOPPED)
         return 130
     except BrokenPipeError:
@@ -98,7 +98,7 @@ def _dispatch(argv: list[str]) -> int:
 
 
 def _require_possible(word: str) -> None:
-    """Refuse what no shell can pass on, and no system takes as the name of a file."""
+    """Refuse arguments with null bytes or lone surrogates, which no file name can hold."""
     if "\0" in word:
         raise UserError("an argument holds a null byte, which no name of a file or an option has.")
     try:
@@ -121,7 +121,7 @@ def _fail(message: str) -> int:
 
 
 def _let_go() -> None:
-    """Send what nobody takes to nowhere, or Python complains when it flushes at exit."""
+    """Redirect standard output to /dev/null if its reader is gone; otherwise Python complains at exit."""
     try:
         sys.stdout.flush()
     except OSError:

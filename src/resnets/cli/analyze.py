@@ -49,7 +49,7 @@ def analyze(commands: Commands) -> None:
 def _analyze(args: argparse.Namespace, options: AnalyzeOptions, changes: dict[str, Any]) -> None:
     from resnets.analysis.analyze import analyze_each
     from resnets.cli.propagation_table import KEY, print_propagation
-    from resnets.cli.signal_table import LOGGED_KEY, logged, print_logged
+    from resnets.cli.signal_table import LOGGED_KEY, print_signal, read_signal
     from resnets.report.propagation import plotting
     from resnets.runs import provenance
 
@@ -65,13 +65,13 @@ def _analyze(args: argparse.Namespace, options: AnalyzeOptions, changes: dict[st
         results.append(found.to_dict())
         if not args.json:
             print_propagation(found.label, found.data, found.propagation)
-    along_training = logged(args.models)
+    along_training = read_signal(args.models)
     everything = {"analyses": results, "logged": along_training, "provenance": provenance()}
     if args.json:
         print_json(everything)
     else:
         for name, lines in along_training.items():
-            print_logged(name, lines)
+            print_signal(name, lines)
         print_lines(*KEY.splitlines(), *(LOGGED_KEY.splitlines() if along_training else ()))
     if args.out is not None:
         _write(Path(args.out), everything, show=not args.json)

@@ -10,7 +10,7 @@ from resnets.text import say
 
 
 class LeftOut:
-    """Tells each fault on stderr as it is met; at the end `code` is the exit code."""
+    """Prints each fault on stderr when it is found; at the end `code` is the exit code."""
 
     def __init__(self) -> None:
         self.errors: list[UserError] = []

@@ -1,4 +1,4 @@
-"""What the papers tell, measured here: `analyze`, `reproduce`, `report`."""
+"""`resnets reproduce` and `resnets report`."""
 
 from __future__ import annotations
 

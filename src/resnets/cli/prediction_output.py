@@ -1,4 +1,4 @@
-"""Predictions for people and for programs. `out` is where they go, None for wherever `print` writes at that moment."""
+"""Write predictions as a table, JSON or CSV to `out`; None is standard output at that moment."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Writer(Protocol):
 
 
 class Table:
-    """A picture after the other, its classes with bars."""
+    """One picture after another, its classes with bars."""
 
     def __init__(self, out: IO[str] | None) -> None:
         self.out = out

@@ -1,4 +1,4 @@
-"""The numbers of a `Propagation` as a table for a terminal; of deep networks some rows, spread evenly."""
+"""Print a `Propagation` as a table; for deep networks some rows, spread evenly."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def print_propagation(label: str, data: str, found: Propagation) -> None:
     }
     header = ("l", *columns)
     rows = [
-        (str(i), *(_cell(values, i, form) for values, form in columns.values())) for i in thinned(found.spans, ROWS)
+        (str(i), *(_cell(values, i, form) for values, form in columns.values())) for i in choose_rows(found.spans, ROWS)
     ]
     print_table(header, rows, right=header)
     print_lines()
@@ -49,8 +49,8 @@ def _cell(values: Numbers, i: int, form: str) -> str:
     return "" if value is None else format(value, form)
 
 
-def thinned(spans: Iterable[tuple[int, int]], rows: int) -> list[int]:
-    """Metadata so many indices: both ends of each span, and between them as many as its length deserves."""
+def choose_rows(spans: Iterable[tuple[int, int]], rows: int) -> list[int]:
+    """About `rows` indices: both ends of each span, and between them a number in proportion to its length."""
     spans = list(spans)
     total = sum(last - first + 1 for first, last in spans)
     chosen: list[int] = []

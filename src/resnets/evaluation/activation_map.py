@@ -39,7 +39,7 @@ def activation_map(net: ResNet, x: Tensor, label: int) -> Tensor:
 
 
 def scaled_for(picture: Image.Image, crop: Crop) -> Image.Image:
-    """The whole picture in the size in which it is drawn; a small one is drawn larger."""
+    """Resize the whole picture for drawing; a small one is enlarged."""
     shorter = crop.shorter * _times(crop)
     require_short(picture, shorter, LARGEST_VIEW)
     return resized(picture, shorter).convert("RGB")

@@ -1,4 +1,4 @@
-"""Networks that see the views of pictures, alone or several together."""
+"""Class probabilities of pictures, averaged over views and over the networks of an ensemble."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 def batches(stream: Iterator[T], size: Callable[[T], int]) -> Iterator[list[T]]:
-    """Items in lists of PICTURES; shorter ones where the items together are of more than BYTES."""
+    """Lists of PICTURES items; shorter lists where the items have more than BYTES together."""
     batch: list[T] = []
     for item in stream:
         batch.append(item)
@@ -40,7 +40,7 @@ def batches(stream: Iterator[T], size: Callable[[T], int]) -> Iterator[list[T]]:
 
 @dataclass(frozen=True)
 class Member:
-    """A network, how it is run, and how it sees a picture."""
+    """A network of an ensemble: its engine and its transform."""
 
     scores: Runner
     transform: Transform

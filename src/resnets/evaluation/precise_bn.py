@@ -1,4 +1,4 @@
-"""BN's statistics taken anew over training images with the final weights, as the authors did."""
+"""Recompute BN's statistics over training images with the final weights, as the authors did."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The error of a network on images, with the interval that so many images allow."""
+"""Scores of a network on labelled images: error, confidence interval, confusion, mistakes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ClassScore:
 
     @property
     def error(self) -> float:
-        """Error in per cent; of a class without images it is not a number."""
+        """Error in per cent; NaN for a class without images."""
         return 100 * self.wrong / self.images if self.images else math.nan
 
 
@@ -70,7 +70,7 @@ class Score:
 
     @property
     def top5(self) -> Score | None:
-        """The same with an image wrong only where the true class is not among the first five."""
+        """The top-5 score: an image is wrong if the true class is not among the first five."""
         return None if self.wrong5 is None else Score(self.images, self.wrong5, self.loss)
 
     @property
@@ -105,7 +105,7 @@ class Score:
 
 
 class Tally:
-    """Counts answers batch by batch."""
+    """Counts right and wrong answers, batch by batch."""
 
     def __init__(self, num_classes: int) -> None:
         self.confusion = np.zeros((num_classes, num_classes), np.int64)
@@ -148,7 +148,7 @@ def score_images(
     batch: int = 500,
     device: torch.device | str = "cpu",
 ) -> Score:
-    """One view of each uint8 image, in eval mode; a network is left in the mode it came in."""
+    """Score uint8 images, one view each, in eval mode; the network keeps its mode."""
     tally: Tally | None = None
     with eval_mode(net), torch.no_grad():
         for start in range(0, len(images), batch):
@@ -160,7 +160,7 @@ def score_images(
 
 
 def evaluate_batches(net: Callable[[Tensor], Tensor], batches: Iterable[tuple[Tensor, Tensor]]) -> Score:
-    """One view of each image as the network reads it, with labels, on the network's device."""
+    """Score batches of (input, labels) that lie on the network's device."""
     count, wrong, loss = 0, 0, 0.0
     with eval_mode(net), torch.no_grad():
         for x, y in batches:
@@ -173,7 +173,7 @@ def evaluate_batches(net: Callable[[Tensor], Tensor], batches: Iterable[tuple[Te
 
 @contextlib.contextmanager
 def eval_mode(net: Callable[[Tensor], Tensor]) -> Iterator[None]:
-    """Put a network into eval mode, and back; the functions of `engine.inference` know no other."""
+    """Put a network into eval mode, and back; other functions are left as they are."""
     if not isinstance(net, nn.Module):
         yield
         return

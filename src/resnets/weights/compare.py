@@ -1,4 +1,4 @@
-"""When two specs are the same network, and how one is asked for: no torch here."""
+"""Compare specs, and write the call that builds one: no torch here."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from resnets.zoo import NETWORKS
 
 
 def find_differing_fields(a: Spec, b: Spec) -> list[str]:
-    """The fields in which two specs mean different functions of the same weights."""
+    """The fields in which two specs compute different functions of the same weights."""
     left, right = _decisive(a), _decisive(b)
     return [field for field in left if left[field] != right[field]]
 
 
 def _decisive(spec: Spec) -> dict[str, Any]:
-    """The fields of a spec, with None in those that make no difference to what the net computes."""
+    """The fields of a spec, with None where a field does not change what the net computes."""
     idle = {"name", "bn_momentum"}
     if spec.kernels[0] == 3 or 3 not in spec.kernels:
         idle.add("stride_on")  # both words name the first convolution

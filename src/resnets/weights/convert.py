@@ -1,4 +1,4 @@
-"""`convert`: weights of another library become a file of ours that says all that is needed to use it."""
+"""`convert`: write weights of another library as a self-describing file of ours."""
 
 from __future__ import annotations
 

@@ -73,12 +73,12 @@ def export(
 
 
 def file_name(network: str, ending: str) -> str:
-    """A file of this folder, whatever a foreign file says that its network is called."""
+    """A file name in the working directory, whatever a foreign file calls its network."""
     return (re.sub(r"[^A-Za-z0-9_.-]+", "_", network)[:_LONGEST].lstrip(".") or "network") + ending
 
 
 def describe(net: ResNet) -> dict[str, str]:
-    """What goes into the file besides the graph."""
+    """The metadata of the exported file."""
     known = {
         "spec": net.spec.to_dict(),
         "classes": list(net.classes),
@@ -90,7 +90,7 @@ def describe(net: ResNet) -> dict[str, str]:
 
 
 def describe_use(net: ResNet) -> str:
-    """How to feed it, in words."""
+    """How to prepare the input, in words."""
     read = preprocessing_of(net.metadata, net.spec)
     mean, std = ([round(value, 6) for value in values] for values in (read.mean, read.std))
     pixels = "x / 255 less the mean training image" if read.normalize == "pixel" else f"(x / 255 - {mean}) / {std}"
@@ -101,7 +101,7 @@ def describe_use(net: ResNet) -> str:
 
 
 def difference(net: ResNet, runs: Callable[[Tensor], Tensor], side: int) -> float:
-    """The largest difference of the scores on shapes that nobody told the exporter of, as a share of the largest."""
+    """The largest difference of the scores, relative to the largest, on shapes that the exporter did not see."""
     draw, worst = torch.Generator().manual_seed(0), 0.0
     for shape in ((1, side, side), (3, side, side + 8), (2, side + 24, side + 1)):
         x = torch.randn(shape[0], net.spec.in_channels, *shape[1:], generator=draw)
@@ -132,7 +132,7 @@ def _torch_export(net: ResNet, fold: bool, known: dict[str, str]) -> tuple[bytes
 
 
 class Traced(nn.Module):
-    """The network's parts in order, in a form that torch.export can follow with open sizes."""
+    """The network's parts in order, in a form that torch.export can trace with dynamic sizes."""
 
     def __init__(self, net: ResNet | Frozen) -> None:
         super().__init__()

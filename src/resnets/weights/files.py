@@ -1,4 +1,4 @@
-"""Files of weights: read without running code from them, written whole or not at all."""
+"""Read and write weights files: reading never executes code, writing is atomic."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _COSTLY = ("bytearray", "_rebuild_device_tensor_from_numpy", "_rebuild_device_te
 
 @dataclass(frozen=True)
 class WeightsFile:
-    """The tensors of a file, with what stood around them taken off."""
+    """The tensors of a file, without wrapper and prefix."""
 
     path: Path
     tensors: dict[str, Tensor]
@@ -70,7 +70,7 @@ def read_metadata(path: AnyPath) -> dict[str, str]:
 
 
 def write(path: AnyPath, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
-    """A safetensors file that is complete the moment its name exists."""
+    """Write a safetensors file atomically."""
     write_atomically(Path(path), _ordered(safetensors.torch.save(dict(tensors), dict(metadata))))
 
 
@@ -89,11 +89,11 @@ def some(names: Iterable[str], most: int = 3) -> str:
     return ", ".join(names[:most]) + rest
 
 
-# --- telling and opening the two kinds of file ------------------------------------------------
+# --- opening the two kinds of file ------------------------------------------------
 
 
 def _is_safetensors(path: Path) -> bool:
-    """Its first eight bytes are the length of a JSON object; no torch file has a brace there."""
+    """Whether it is safetensors: eight bytes of length, then a JSON object."""
     try:
         with path.open("rb") as file:
             head = file.read(9)
@@ -110,7 +110,7 @@ def _is_safetensors(path: Path) -> bool:
 
 @contextmanager
 def _open_safetensors(path: Path) -> Iterator[Any]:
-    """A safetensors file, whose damage is told in a sentence."""
+    """Open a safetensors file; damage raises a `UserError`."""
     try:
         with safe_open(path, framework="pt") as file:
             yield file
@@ -163,7 +163,7 @@ def _require_honest(path: Path) -> None:
 
 
 def _require_honest_pickle(stream: IO[bytes], path: Path) -> None:
-    """Refuse the calls of a pickle that make much out of little; nothing is built here."""
+    """Refuse a pickle whose calls would allocate far more memory than the file has; nothing is executed here."""
     longest = calls = 0
     encodes = False
     try:
@@ -181,11 +181,11 @@ def _require_honest_pickle(stream: IO[bytes], path: Path) -> None:
         return
 
 
-# --- what stands around the tensors -----------------------------------------------------------
+# --- wrappers and prefixes -----------------------------------------------------------
 
 
 def _state_dict(path: Path, content: object) -> tuple[dict[str, Tensor], str]:
-    """The tensors by name, and the word under which they were found."""
+    """The tensors by name, and the key under which they were stored."""
     wrapper = ""
     if isinstance(content, Mapping):
         wrapper = next((word for word in WRAPPERS if isinstance(content.get(word), Mapping)), "")
@@ -201,7 +201,7 @@ def _state_dict(path: Path, content: object) -> tuple[dict[str, Tensor], str]:
 
 
 def _without_prefix(tensors: dict[str, Tensor]) -> tuple[dict[str, Tensor], str]:
-    """The tensors without what stands before every name, and what that was."""
+    """The tensors without a common prefix of their names, and the prefix."""
     stripped = ""
     while prefix := next((p for p in PREFIXES if tensors and all(name.startswith(p) for name in tensors)), ""):
         tensors = {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}

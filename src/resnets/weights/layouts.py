@@ -1,4 +1,4 @@
-"""How other libraries name the tensors of the same networks, and what they take for granted.
+"""How other libraries name the tensors of the same networks, and which conventions they follow.
 
 A `Layout` lists a library's modules beside ours by walking a spec; read from left to right it writes their
 files, from right to left it loads them. Names and shapes can agree while the function differs, so a layout
@@ -36,10 +36,12 @@ class Layout:
     conventions: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # field of a spec -> what it may be
     conv_classifier: bool = False  # the classifier is a 1x1 convolution
     mean_std: Callable[[Spec], tuple[Floats, Floats] | None] = lambda spec: None  # with which its nets were trained
-    first: tuple[str, int] | None = None  # the name of the first filters and their size, where names alone do not tell
+    first: tuple[str, int] | None = (
+        None  # the name of the first filters and their size, where names alone do not distinguish libraries
+    )
 
     def names(self, spec: Spec, tensors: Collection[str]) -> dict[str, str]:
-        """Our tensors' names and theirs."""
+        """Map our tensors' names to theirs."""
         if self.modules is None:
             return {name: name for name in tensors}
         theirs = dict(self.modules(spec))
@@ -51,7 +53,7 @@ class Layout:
         return torch.Size([*ours, 1, 1]) if self.conv_classifier and name == "classifier.weight" else ours
 
     def adapt(self, spec: Spec) -> dict[str, Any]:
-        """The fields in which a spec breaks with the conventions, as they would have it."""
+        """The fields in which a spec differs from the conventions, with the values that follow them."""
         return {k: may[0] for k, may in self.conventions.items() if getattr(spec, k) not in may}
 
     def require(self, spec: Spec, what: str) -> None:
@@ -76,7 +78,7 @@ def _torchvision(spec: Spec) -> Pairs:
 
 
 def _akamaster(spec: Spec) -> Pairs:
-    """The same with another word for the classifier."""
+    """The same, with the classifier called `linear`."""
     yield from _body_of_original(spec)
     yield "classifier", "linear"
 

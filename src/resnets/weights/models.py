@@ -1,4 +1,4 @@
-"""`load`: the one way from a word to a network, for every function and command."""
+"""`load`: from a name, a file or a run to a network; every function and command resolves models here."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def open_model(
 
 
 def find(what: str | os.PathLike[str]) -> Path | str:
-    """The file or folder that a word means, or the name of a network."""
+    """Resolve a word: a file or folder, or the name of a network."""
     word, path = os.fspath(what), Path(what).expanduser()
     if word in NETWORKS:
         return word

@@ -29,7 +29,7 @@ FORMATS = ("resnets", *PEERS)
 
 @dataclass(frozen=True)
 class LoadReport:
-    """What a file was recognised as."""
+    """What was loaded from a file."""
 
     source: str  # whose names its tensors have
     tensors: int
@@ -81,7 +81,7 @@ def layout_in(path: AnyPath, source: str = "auto") -> Layout:
 def build_from_file(file: WeightsFile) -> ResNet:
     """The net of a file that `save_weights` wrote, with its weights and their dtype."""
     path, spec = file.path, _spec_in(file.metadata, file.path)
-    if spec.depth > len(file.tensors):  # before a false description makes us build without end
+    if spec.depth > len(file.tensors):  # a false description could make us build forever
         raise UserError(f"{path} describes {spec.depth} layers of weights and holds {len(file.tensors)} tensors.")
     try:
         net = build(spec, device="meta")
@@ -101,7 +101,7 @@ def read_spec(path: AnyPath) -> Spec:
 def save_weights(
     net: ResNet, path: AnyPath, *, format: str = "resnets", metadata: Mapping[str, str] | None = None
 ) -> None:
-    """Write a net's weights as safetensors, whole or not at all.
+    """Write a net's weights as safetensors, atomically.
 
     In the format `resnets` the header carries the net's spec; `torchvision`, `timm` and `akamaster` write these
     libraries' names for a net that follows their conventions. `metadata` is added to the header; by default that is
@@ -156,7 +156,7 @@ def _export_state(net: ResNet, layout: Layout) -> dict[str, Tensor]:
     }
 
 
-# --- whose file it is -------------------------------------------------------------------------
+# --- which library wrote the file -------------------------------------------------------------------------
 
 
 def layout_of_file(file: WeightsFile, source: str = "auto") -> Layout:
@@ -187,7 +187,7 @@ def _spec_in(metadata: Mapping[str, str], path: AnyPath) -> Spec:
 
 
 def _require_same(spec: Spec, file: WeightsFile) -> None:
-    """Refuse our file for a net of another function; one without a spec is trusted as far as its shapes go."""
+    """Refuse a file of ours for a net that computes something else; without a spec only shapes are compared."""
     if "resnets.spec" not in file.metadata:
         return
     theirs = _spec_in(file.metadata, file.path)
@@ -199,7 +199,7 @@ def _require_same(spec: Spec, file: WeightsFile) -> None:
         )
 
 
-# --- whether every tensor fits ----------------------------------------------------------------
+# --- matching the tensors ----------------------------------------------------------------
 
 
 def _match_tensors(net: ResNet, file: WeightsFile, layout: Layout) -> dict[str, Tensor]:
@@ -223,16 +223,16 @@ def _match_tensors(net: ResNet, file: WeightsFile, layout: Layout) -> dict[str, 
             faults.setdefault(word, []).append(theirs[name] + detail)
         else:
             fitting[name] = tensor.reshape(own.shape)
-    if told := [f"{_count(names)} {fault} ({some(names)})" for fault, names in faults.items() if names]:
+    if problems := [f"{_count(names)} {fault} ({some(names)})" for fault, names in faults.items() if names]:
         bias = file.tensors.get(theirs["classifier.bias"])
         classes = len(bias) if bias is not None and bias.dim() == 1 else net.spec.num_classes
         advice = f"; build the net with num_classes={classes}" if classes != net.spec.num_classes else ""
-        raise UserError(f"{file.path} does not fit {net.spec.name}: {'; '.join(told)}{advice}.")
+        raise UserError(f"{file.path} does not fit {net.spec.name}: {'; '.join(problems)}{advice}.")
     return fitting
 
 
 def _find_fault(tensor: Tensor, shape: torch.Size, own: Tensor) -> tuple[str, str] | None:
-    """What keeps a tensor of a file from standing for our own, in a word and in detail."""
+    """Why a tensor of a file cannot replace our own: a word and a detail; None if it can."""
     if tensor.shape != shape:
         return "misshaped", f" is {_by(tensor.shape)} and not {_by(shape)}"
     if tensor.layout != torch.strided or tensor.is_meta:

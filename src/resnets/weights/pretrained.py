@@ -12,7 +12,7 @@ from resnets import records
 from resnets.errors import UserError
 
 FOLDER = Path(__file__).with_name("shipped")
-DEFAULT = "preresnet20.cifar10"  # what `resnets predict` takes unless it is told otherwise
+DEFAULT = "preresnet20.cifar10"  # the default of `resnets predict`
 
 
 def index() -> dict[str, str]:
@@ -22,12 +22,12 @@ def index() -> dict[str, str]:
 
 
 def of(network: str) -> list[str]:
-    """The names under which a network comes trained: `preresnet20.cifar10` of `preresnet20`."""
+    """The pretrained names of a network: `preresnet20.cifar10` for `preresnet20`."""
     return [name for name in index() if name.partition(".")[0] == network]
 
 
 def file_of(name: str) -> Path:
-    """The weights file of a name, if it is what was shipped."""
+    """The weights file of a name, checked against its hash."""
     known = index()
     if name not in known:
         shipped = f"ships {', '.join(known)}" if known else "ships no trained networks"
@@ -36,9 +36,9 @@ def file_of(name: str) -> Path:
     try:
         found = hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}; install the package anew.") from None
+        raise UserError(f"cannot read {path}: {error.strerror}; reinstall the package.") from None
     if found != known[name]:
-        raise UserError(f"{path} is damaged: its sha256 is {found} and not {known[name]}; install the package anew.")
+        raise UserError(f"{path} is damaged: its sha256 is {found} and not {known[name]}; reinstall the package.")
     return path
 
 

@@ -29,7 +29,7 @@ class Stored:
 
     layers: Mapping[str, Mapping[str, Any]]
     arrays: Mapping[str, Array]
-    sha256: str  # of the shards, one behind the other
+    sha256: str  # of the concatenated shards
     labels: bytes | None  # `assets/labels.json`
 
 
@@ -65,7 +65,7 @@ def read(source: Path) -> Stored:
 
 def _require_text(data: bytes, source: Path, name: str) -> bytes:
     if len(data) > TEXT:
-        raise UserError(f"{source}: {name} has more than {TEXT:,} bytes; get the package anew.")
+        raise UserError(f"{source}: {name} has more than {TEXT:,} bytes; download the package again.")
     return data
 
 
@@ -76,7 +76,7 @@ def _shape(given: list[int]) -> tuple[int, ...]:
 
 
 def _joined(shards: Iterator[bytes], source: Path) -> bytes:
-    """The shards one behind the other; a description may name one many times."""
+    """The concatenated shards; a description may name the same one many times."""
     kept: list[bytes] = []
     for shard in shards:
         kept.append(shard)
@@ -135,17 +135,19 @@ def _untarred(source: Path) -> dict[str, bytes]:
 
 def _must(data: bytes | None, source: Path, name: str) -> bytes:
     if data is None:
-        raise UserError(f"{source} lacks {name}; get the package anew.")
+        raise UserError(f"{source} lacks {name}; download the package again.")
     return data
 
 
 def _arrays(data: bytes, listed: list[tuple[str, tuple[int, ...], str]], source: Path) -> dict[str, Array]:
-    """The tensors, which lie one behind the other in float32."""
+    """The tensors, stored one after the other in float32."""
     if other := [name for name, _, dtype in listed if dtype != "float32"]:
         raise UserError(f"{source} holds tensors that are not float32 ({some(other)}).")
     sizes = [math.prod(shape) for _, shape, _ in listed]
     if 4 * sum(sizes) != len(data):
-        raise UserError(f"{source} holds {len(data):,} bytes of weights and describes {4 * sum(sizes):,}; get it anew.")
+        raise UserError(
+            f"{source} holds {len(data):,} bytes of weights and describes {4 * sum(sizes):,}; download it again."
+        )
     starts = np.cumsum([0, *sizes])
     flat = np.frombuffer(data, "<f4").astype(np.float32, copy=False)
     return {name: flat[a : a + n].reshape(shape) for (name, shape, _), a, n in zip(listed, starts, sizes, strict=False)}
