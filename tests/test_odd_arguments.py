@@ -22,7 +22,7 @@ MANY = "9" * 5000
         (["info", "resnet20", "--bn-eps=1e-320"], "bn_eps must be above 0"),
         (["train", "resnet20", "--seed", MANY], "is not a whole number of 64 bits"),
         (["train", "resnet20", "--seed", "18446744073709551616"], "is not a whole number of 64 bits"),
-        (["train", "resnet20", "--runs", "0"], "--runs must be at least 1"),
+        (["train", "resnet20", "--runs", "0"], "runs must be between 1 and 10000"),
         (["train", "resnet20", "--length", f"{MANY}it"], "a span of training is written as 64000it or 164ep"),
         (["train", "resnet20", "--length", "9" * 21 + "it"], "a span of training is written as 64000it or 164ep"),
         (["train", "resnet20", "--sizes", f"{MANY}@0"], "sizes must look like 16@0,24@0.5,32@0.8"),
