@@ -9,8 +9,8 @@ from resnets.errors import UserError
 from resnets.experiments.budgets import BUDGETS
 from resnets.experiments.options import ReproduceOptions
 from resnets.experiments.outcomes import Outcomes
-from resnets.experiments.plan import Job
-from resnets.experiments.reproduce import ConsoleWatcher, Plan, Reproduction, RowEstimate, reproduce
+from resnets.experiments.plan import Job, Plan, RowEstimate
+from resnets.experiments.reproduce import ConsoleWatcher, Reproduction, reproduce
 from resnets.papers.tables import EXPERIMENTS
 from resnets.text import clock, print_lines, print_table, say
 

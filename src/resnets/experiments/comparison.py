@@ -20,6 +20,11 @@ def find_common(scalings: Iterable[Sequence[str]]) -> tuple[str, ...]:
     return tuple(word for word in first if all(word in other for other in others))
 
 
+def remove_common(scaled: Iterable[str], shared: Sequence[str]) -> tuple[str, ...]:
+    """What was scaled in a row and not in all."""
+    return tuple(word for word in scaled if word not in shared)
+
+
 def compare_rows(experiment: Experiment, found: Outcomes) -> tuple[list[list[str]], str]:
     """A line a cell, in which what has not been run stays empty, and what was scaled in all of them."""
     shared = find_common(found[row.name].scaled for row in experiment.rows if row.name in found)
@@ -32,7 +37,7 @@ def _compare_cell(cell: Cell, found: Outcomes, shared: tuple[str, ...]) -> list[
         return [cell.full_label, str(cell.value), "quoted" if cell.row is None else "", "", "", ""]
     losses = [loss for loss in one.values("final") if math.isfinite(loss)]
     loss = f"{statistics.fmean(losses):.3f}" if losses else ""
-    besides = ", ".join(word for word in one.scaled if word not in shared)
+    besides = ", ".join(remove_common(one.scaled, shared))
     return [cell.full_label, str(cell.value), write_error(one), loss, str(len(one.runs)), besides]
 
 

@@ -74,6 +74,36 @@ class Job:
         return self.budget.limit(self.source.name, self.spec.num_classes)
 
 
+@dataclass(frozen=True)
+class RowEstimate:
+    """What is left to do of a row. Times are of all its runs that are left; a finished row has none."""
+
+    job: Job
+    seeds: tuple[int, ...]  # that are left
+    scaled_besides: tuple[str, ...]  # what is scaled in this row and not in all
+    fits: bool = True
+    seconds: float = 0.0  # at the load that the machine has now
+    cpu_seconds: float | None = None  # of all threads; None on other devices
+    memory: int = 0  # bytes
+    mode: str = ""
+    busy: float = 1.0  # how many times as long a step takes as its CPU time explains
+    advice: str = ""  # what would make it fit
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a reproduction will do, and what that takes."""
+
+    budget: str
+    rows: tuple[RowEstimate, ...]
+    waiting: tuple[str, ...]  # names of rows on ImageNet, where it was not given
+    scaled: tuple[str, ...]  # in all rows
+
+    @property
+    def todo(self) -> list[RowEstimate]:
+        return [row for row in self.rows if row.seeds and row.fits]
+
+
 # --- which rows -------------------------------------------------------------------------------
 
 
@@ -119,7 +149,7 @@ def open_imagenet(path: str) -> Folder:
     return dataclasses.replace(folder, name="imagenet")
 
 
-def make_plan(
+def make_jobs(
     rows: Iterable[Row], budget: Budget, seeds: int | None = None, imagenet: Folder | None = None
 ) -> tuple[tuple[Job, ...], tuple[str, ...]]:
     """Jobs for the rows that can be run, and the names of those that wait for ImageNet; `seeds` overrides how many runs

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -131,13 +131,12 @@ class RowFile:
         """What there is, by seed."""
         return {run["seed"]: run for run in (self.read() or {"runs": []})["runs"]}
 
-    def find_unmeasured(self, out: Path) -> Iterator[tuple[int, Run]]:
+    def find_unmeasured(self, out: str) -> list[tuple[int, Run]]:
         """Seeds whose results are older than the measuring of responses, with their runs where these have weights."""
         found = self.read() or {"runs": []}
-        for entry in found["runs"]:
-            run = Run(out / RunKey.from_dict({**found, "seed": entry["seed"]}).slug)
-            if "signal" in entry and "responses" not in entry["signal"] and run.weights.exists():
-                yield entry["seed"], run
+        old = [one["seed"] for one in found["runs"] if "signal" in one and "responses" not in one["signal"]]
+        runs = [(seed, Run(Path(out) / RunKey.from_dict({**found, "seed": seed}).slug)) for seed in old]
+        return [(seed, run) for seed, run in runs if run.weights.exists()]
 
     def replace_signal(self, seed: int, signal: dict[str, list[float]]) -> Path:
         """Put a signal with more in it into the results of a seed, and say when and by what it was measured."""
