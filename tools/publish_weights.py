@@ -20,7 +20,7 @@ from resnets import records
 from resnets.atomic import write_atomically
 from resnets.errors import UserError
 from resnets.evaluation.score import Score
-from resnets.papers.numbers import beside
+from resnets.papers.numbers import quote_paper
 from resnets.runs import Run
 from resnets.text import count, print_lines
 from resnets.weights import pretrained
@@ -61,7 +61,7 @@ def card(name: str, run: Run, result: dict[str, Any], size: int, digest: str) ->
     identity, origin, test = run.identity, run.origin, result["test"]
     spec, recipe = identity.spec, identity.recipe
     score = Score(test["images"], test["wrong"], test["loss"])
-    papers = beside(spec, identity.data)
+    papers = quote_paper(spec, identity.data)
     classes = json.loads(read_metadata(run.weights).get("classes", "[]"))
     side = spec.input_size
     lines = [

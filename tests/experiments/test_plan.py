@@ -3,7 +3,7 @@
 import pytest
 
 from resnets import UserError
-from resnets.experiments.budgets import BUDGETS, Budget, Scale, find_budget
+from resnets.experiments.budgets import BUDGETS, Budget, Scale
 from resnets.experiments.options import ReproduceOptions
 from resnets.experiments.plan import choose_rows, find_experiments, make_job, make_jobs
 from resnets.papers.rows import Row
@@ -116,4 +116,4 @@ def test_bad_names_are_told():
     with pytest.raises(UserError, match="say what to reproduce"):
         find_experiments([])
     with pytest.raises(UserError, match="unknown budget 'week'"):
-        find_budget("week")
+        ReproduceOptions(budget="week")

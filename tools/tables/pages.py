@@ -14,7 +14,7 @@ from resnets import records
 from resnets.atomic import write_atomically
 from resnets.differences import label_groups
 from resnets.errors import UserError
-from resnets.papers.numbers import beside
+from resnets.papers.numbers import quote_paper
 from resnets.runs import Summary
 from resnets.spec import Spec
 from resnets.text import print_lines, say
@@ -34,7 +34,7 @@ def cifar(results: Path) -> str:
             # Of several runs the spread is over seeds; of one it can only be over test images.
             said = Summary(tuple(test["error"] for test in tests)) if len(tests) > 1 else _with_interval(tests[0])
             cells = [spec.name + variant, data, f"`{result['recipe']['name']}`", f"[{said}](results/cifar/{path.name})"]
-            lines.append(f"| {' | '.join(cells)} | {beside(spec, data) or '-'} |")
+            lines.append(f"| {' | '.join(cells)} | {quote_paper(spec, data) or '-'} |")
     return "\n".join(lines)
 
 

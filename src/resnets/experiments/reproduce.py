@@ -1,6 +1,6 @@
-"""Run the papers' tables and figures, and put our numbers beside theirs: `resnets.reproduce`.
+"""Run the papers' tables and figures, and compare our numbers with theirs: `resnets.reproduce`.
 
-No torch here before a row is timed, run or measured.
+torch is imported when a row is timed, run or measured.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from resnets.progress import Console, Progress, Silent
 
 @dataclass(frozen=True)
 class Table:
-    """An experiment beside the paper's numbers, as text."""
+    """An experiment compared with the paper, as text."""
 
     title: str
     header: tuple[str, ...]
@@ -50,7 +50,7 @@ class Reproduction:
     plan: Plan
     outcomes: Outcomes  # all rows of the budget that have results; none after a dry run
     tables: tuple[Table, ...]
-    verdicts: tuple[Verdict, ...]  # on the observations that the experiments are about
+    verdicts: tuple[Verdict, ...]  # on the observations about the experiments' rows
     left_out: tuple[UserError, ...]  # results that could not be read
 
 
@@ -64,19 +64,19 @@ class Watcher:
         """Before anything runs."""
 
     def start_run(self, row: RowEstimate, seed: int, number: int, count: int) -> None:
-        """A run of the `number`th of `count` rows begins."""
+        """Before a run of the `number`th of `count` rows."""
 
     def end_run(self, row: RowEstimate, seed: int, seconds: float) -> None:
-        """It has ended."""
+        """After a run."""
 
     def end_row(self, row: RowEstimate, path: Path, errors: list[str]) -> None:
-        """All runs of a row have ended; the errors are sentences."""
+        """After all runs of a row; the errors are sentences."""
 
     def measure_responses(self, job: Job, seed: int, weights: Path) -> None:
-        """An older result has been completed from the weights of its run."""
+        """After an older result was completed from the weights of its run."""
 
     def leave_out(self, error: UserError) -> None:
-        """A file of results cannot be read."""
+        """When a file of results cannot be read."""
 
 
 class ConsoleWatcher(Watcher):

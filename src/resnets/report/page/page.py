@@ -13,7 +13,7 @@ from typing import Any
 from resnets.atomic import make_folder_of, write_atomically
 from resnets.differences import label_groups
 from resnets.errors import UserError
-from resnets.papers.numbers import beside
+from resnets.papers.numbers import quote_paper
 from resnets.report.page import curves, provenance, signals, tables
 from resnets.report.page.html import Html, join, tag
 from resnets.report.page.inputs import Inputs, read_inputs
@@ -102,7 +102,7 @@ def _build_trainings(inputs: Inputs) -> Html:
         spec, data = Spec.from_dict(result["network"]), result["data"]["name"]
         errors = tuple(run["result"]["test"]["error"] for run in result["runs"])
         number = provenance.build_button(title, str(Summary(errors)).replace("+-", "±"))
-        cells = (data, tag("code", result["recipe"]["name"]), number, beside(spec, data) or "-")
+        cells = (data, tag("code", result["recipe"]["name"]), number, quote_paper(spec, data) or "-")
         rows.append(tag("tr", tag("th", spec.name + variant, scope="row"), *(tag("td", cell) for cell in cells)))
     header: list[Any] = ["network", "data", "recipe", "test error, ours", "the papers'"]
     return tables.build_table("Trainings by other recipes", header, rows) if rows else Html()

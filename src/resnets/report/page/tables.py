@@ -22,9 +22,9 @@ KEY = {
     AGREES: "the paper's order with at least half of the table's other rows, contrary to none; unscaled: its value",
     PARTLY: "the paper's order with some rows, and contrary to no more",
     AGAINST: "contrary to the paper's order with more rows than not; unscaled: another value",
-    UNDECIDED: "the spread between seeds is too large to tell any, or unknown",
+    UNDECIDED: "the spread between seeds is too large to decide, or unknown",
 }
-_CLAIMS = re.compile("; (?=yes: |no: |not told apart: )")
+_CLAIMS = re.compile("; (?=yes: |no: |not clear: )")
 VERDICTS = {HOLDS: (AGREES, "✓"), FAILS: (AGAINST, "✗"), NOT_JUDGED: (UNDECIDED, "?")}
 TABLES = [e for e in EXPERIMENTS.values() if not e.name.startswith("figure")]  # figures repeat rows of tables
 
