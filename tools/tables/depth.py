@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from resnets.errors import UserError
-from resnets.report.pictures import label, save
+from resnets.report.pictures import label, new_figure, save
 from tools.tables.ratios import Spread, lines, values
 
 GIB = 2**30
@@ -19,12 +18,7 @@ def draw(results: Path) -> Path | None:
     section = lines(results, "depth")
     if not section:
         return None
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise UserError("drawing the cost of depth needs the extra: pip install 'resnets[plot]'.") from None
-
-    figure = Figure(figsize=(9, 6.4), layout="constrained")
+    figure = new_figure("the cost of depth", (9, 6.4))
     axes: Any = figure.subplots(2, 2).flat
     for axis, (key, title) in zip(axes, PANELS.items(), strict=True):
         for (block, mode), points in series(section, key).items():

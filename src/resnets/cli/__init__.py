@@ -38,7 +38,7 @@ COMMANDS = (
     runs.plot,
     runs.results,
     papers.reproduce,
-    papers.report,
+    runs.report,
     data.data,
 )
 

@@ -73,7 +73,7 @@ def _compare_order(cell: Cell, experiment: Experiment, found: Outcomes) -> Agree
 
 
 def _find_peers(cell: Cell, experiment: Experiment, found: Outcomes) -> list[tuple[int, Row]]:
-    """Other rows with the same data, test and scaling, with 1 where the paper's error of this row is higher, else -1."""
+    """Other rows with the same data, test and scaling, and 1 if the paper has a higher error of this row, else -1."""
     here, theirs = found.find(cell), cell.value.rank
     peers: dict[Row, int] = {}
     for other in experiment.cells:

@@ -28,7 +28,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Claim:
-    """A part of an observation: 1 where the results confirm it, -1 where they contradict it, 0 where they do neither."""
+    """A part of an observation: 1 if the results confirm it, -1 if they contradict it, else 0."""
 
     sign: int
     why: str

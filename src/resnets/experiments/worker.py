@@ -1,6 +1,6 @@
 """`python -m resnets.experiments.worker`: one run of a sweep, in its own process.
 
-It reads its job as JSON from standard input, and writes the run or the failure as JSON to standard output and everything
+It reads its job as JSON from standard input, writes the run or the failure as JSON to standard output, and everything
 else to standard error.
 """
 

@@ -9,7 +9,7 @@ from resnets.experiments.comparison import write_error
 from resnets.experiments.outcomes import Outcome, Outcomes
 from resnets.papers.rows import Cell
 from resnets.papers.tables import EXPERIMENTS
-from resnets.report.curves import measured_once
+from resnets.report.curves import is_measured_once
 from resnets.report.page import plot, provenance
 from resnets.report.page.html import Html, join, tag
 from resnets.report.page.inputs import Inputs
@@ -53,7 +53,7 @@ def build_panel(title: str, cells: Sequence[Cell], found: Outcomes, budget: str)
         line for i, (cell, one) in enumerate(zip(there, outcomes, strict=True)) for line in _make_traces(i, cell, one)
     ]
     notes = [f"Budget {budget}, {_describe_seeds(outcomes)}."]
-    if any(measured_once(run["curves"], _choose_split(one)) for one in outcomes for run in one.runs):
+    if any(is_measured_once(run["curves"], _choose_split(one)) for one in outcomes for run in one.runs):
         notes.append("The error was measured at the end alone (the last mark); thin: error on training batches.")
     notes += [f"Missing: {'; '.join(absent)}."] * bool(absent)
     origins = [join([" ", provenance.build_button(provenance.name_box(budget, one.row), one.row)]) for one in outcomes]
@@ -83,7 +83,7 @@ def _make_traces(number: int, cell: Cell, one: Outcome) -> list[dict[str, Any]]:
     name = f"{cell.label}: {split} error {write_error(one, ' %').replace('+-', '±')}"
     for run in one.runs:
         curves, first = run["curves"], run is one.runs[0]
-        end = measured_once(curves, split)
+        end = is_measured_once(curves, split)
         looks: dict[str, dict[str, Any]] = {"loss": {"line": {"dash": "dash", "width": 1.2}}}
         if end:
             looks["training"] = {"line": {"width": 0.7}, "mode": "lines", "yaxis": "y2"}
