@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from resnets.report.pictures import label, new_figure, save
-from tools.tables.ratios import Spread, lines, values
+from tools.tables.ratios import Spread, read_lines, read_values
 
 GIB = 2**30
 _COLOURS = {"fast": "#c0392b", "lean": "#1f6f9f", "min": "#3a8f4d"}
@@ -15,7 +15,7 @@ _MARKS = {"basic": "o-", "bottleneck": "s--"}
 
 def draw(results: Path) -> Path | None:
     """Times of a step, of building and of the first step, and peak memory; None where depth was not measured."""
-    section = lines(results, "depth")
+    section = read_lines(results, "depth")
     if not section:
         return None
     figure = new_figure("the cost of depth", (9, 6.4))
@@ -53,7 +53,7 @@ def series(section: dict[str, Any], key: str) -> dict[tuple[str, str], tuple[lis
     unit: float | None = GIB if key == "peak" else None
     for line in section.values():
         for mode in line["contestants"] if line["order"] == "full_preact" else ():
-            if measured := values(line, mode, key):
+            if measured := read_values(line, mode, key):
                 median = Spread.of(measured).median
                 unit = unit or median
                 at, height = found.setdefault((line["unit"], mode), ([], []))
