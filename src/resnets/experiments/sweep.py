@@ -13,6 +13,7 @@ import queue
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -225,58 +226,6 @@ def _train_here(
     return tuple(ended)
 
 
-class _Process:
-    """A trial in another process, which reads its job from standard input and writes the folder or the failure."""
-
-    def __init__(self, number: int, trial: Trial, job: dict[str, Any], lines: queue.Queue[tuple[int, str]]) -> None:
-        self.number, self.trial, self.answer = number, trial, ""
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "resnets.experiments.worker"],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="backslashreplace",
-            start_new_session=True,  # so that Ctrl-C reaches it only once: from here
-        )  # fmt: skip
-        with suppress(BrokenPipeError), self._pipe(self.process.stdin) as pipe:
-            pipe.write(json.dumps(job))
-        self.threads = [
-            threading.Thread(target=self._read_lines, args=(lines,), daemon=True),
-            threading.Thread(target=self._read_answer, daemon=True),
-        ]
-        for thread in self.threads:
-            thread.start()
-
-    @staticmethod
-    def _pipe(pipe: IO[str] | None) -> IO[str]:
-        assert pipe is not None
-        return pipe
-
-    def stop(self) -> None:
-        """Let it end after its step; the second time, at once."""
-        if os.name == "nt":  # where no signal can be sent to one process
-            self.process.terminate()
-        else:
-            self.process.send_signal(signal.SIGINT)
-
-    def _read_lines(self, lines: queue.Queue[tuple[int, str]]) -> None:
-        for line in self._pipe(self.process.stderr):
-            lines.put((self.number, line.rstrip("\n")))
-
-    def _read_answer(self) -> None:
-        self.answer = self._pipe(self.process.stdout).read()
-
-    def end(self) -> Trial:
-        """The trial of a process that has ended."""
-        for thread in self.threads:
-            thread.join()
-        for pipe in (self.process.stdout, self.process.stderr):
-            self._pipe(pipe).close()
-        try:
-            answer = json.loads(self.answer)
-        except ValueError:
-            answer = {"failure": f"its process ended with code {self.process.returncode} and no answer."}
-        run = Run(Path(answer["run"])) if "run" in answer else None
-        return dataclasses.replace(self.trial, run=run, failure=answer.get("failure"))
-
-
 def _train_in_processes(
     model: str | Spec, trials: Sequence[Trial], jobs: int, keywords: Mapping[str, Any], watcher: SweepWatcher
 ) -> tuple[Trial, ...]:
@@ -284,27 +233,68 @@ def _train_in_processes(
     named = model.to_dict() if isinstance(model, Spec) else model
     base = _plain({"model": named, "argv": sys.argv, "jobs": min(jobs, len(trials))})
     waiting = list(enumerate(trials, 1))
-    running: dict[int, _Process] = {}
+    running: dict[int, subprocess.Popen[str]] = {}
     ended: dict[int, Trial] = {}
-    lines: queue.Queue[tuple[int, str]] = queue.Queue()
+    events: queue.Queue[tuple[int, str | Trial]] = queue.Queue()  # a line that a trial printed, or the ended trial
     with _forward_signals(running) as stops:
         while running or (waiting and not stops):
             while waiting and len(running) < jobs and not stops:
                 number, trial = waiting.pop(0)
                 watcher.start(trial, number, len(trials))
                 given = {**keywords, **dict(trial.variant), "seed": trial.seed}
-                job = {**base, "keywords": _plain(given)}
-                running[number] = _Process(number, trial, job, lines)
-            for number, line in _take(lines):
-                watcher.note(trials[number - 1], line)
-            for number in [number for number, each in running.items() if each.process.poll() is not None]:
-                ended[number] = running.pop(number).end()
-                for other, line in _take(lines, wait=False):
-                    watcher.note(trials[other - 1], line)
-                watcher.end(ended[number], number, len(trials))
+                running[number] = _start_process({**base, "keywords": _plain(given)}, number, trial, events)
+            try:
+                number, event = events.get(timeout=_WAIT)
+            except queue.Empty:
+                continue
+            if isinstance(event, str):
+                watcher.note(trials[number - 1], event)
+            else:
+                ended[number] = event
+                del running[number]
+                watcher.end(event, number, len(trials))
     if stops:
         raise KeyboardInterrupt
     return tuple(ended[number] for number in sorted(ended))
+
+
+def _start_process(
+    job: dict[str, Any], number: int, trial: Trial, events: queue.Queue[tuple[int, str | Trial]]
+) -> subprocess.Popen[str]:
+    """Train in another process, which reads its job from standard input and writes the run or the failure."""
+    answer = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 (`_follow` closes it)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "resnets.experiments.worker"],
+        stdin=subprocess.PIPE, stdout=answer, stderr=subprocess.PIPE, text=True, errors="backslashreplace",
+        start_new_session=True,  # so that Ctrl-C reaches it only once: from here
+    )  # fmt: skip
+    assert process.stdin is not None
+    with suppress(BrokenPipeError), process.stdin as pipe:
+        pipe.write(json.dumps(job))
+    threading.Thread(target=_follow, args=(process, answer, number, trial, events), daemon=True).start()
+    return process
+
+
+def _follow(
+    process: subprocess.Popen[str],
+    answer: IO[str],
+    number: int,
+    trial: Trial,
+    events: queue.Queue[tuple[int, str | Trial]],
+) -> None:
+    """Pass on the lines that a process prints, and at its end the trial with the run or the failure."""
+    assert process.stderr is not None
+    with process, answer:
+        for line in process.stderr:
+            events.put((number, line.rstrip("\n")))
+        code = process.wait()
+        answer.seek(0)
+        try:
+            found = json.load(answer)
+        except ValueError:
+            found = {"failure": f"its process ended with code {code} and no answer."}
+    run = Run(Path(found["run"])) if "run" in found else None
+    events.put((number, dataclasses.replace(trial, run=run, failure=found.get("failure"))))
 
 
 def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -320,25 +310,18 @@ def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
     return json.loads(json.dumps(values, default=write))
 
 
-def _take(lines: queue.Queue[tuple[int, str]], wait: bool = True) -> Iterator[tuple[int, str]]:
-    """The lines that processes have printed; waits a moment for the first."""
-    try:
-        yield lines.get(timeout=_WAIT) if wait else lines.get_nowait()
-        while True:
-            yield lines.get_nowait()
-    except queue.Empty:
-        return
-
-
 @contextmanager
-def _forward_signals(running: Mapping[int, _Process]) -> Iterator[list[int]]:
+def _forward_signals(running: Mapping[int, subprocess.Popen[str]]) -> Iterator[list[int]]:
     """Pass Ctrl-C and SIGTERM on to all running processes; gives the list of the signals received."""
     received: list[int] = []
 
     def stop(number: int, frame: object) -> None:
         received.append(number)
-        for each in list(running.values()):
-            each.stop()
+        for process in list(running.values()):
+            if os.name == "nt":  # where no signal can be sent to one process
+                process.terminate()
+            else:
+                process.send_signal(signal.SIGINT)  # ends it after its step; the second time, at once
 
     old = {}
     try:

@@ -1,4 +1,4 @@
-"""The papers' figures from our results: training loss dashed, on a log axis to the left; error solid, to the right."""
+"""Draw the papers' figures from our results: training loss dashed, on a log axis to the left; error solid, right."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PANELS: dict[str, dict[str, tuple[int, ...]]] = {  # experiment -> title -> whic
 
 
 def build_section(inputs: Inputs) -> Html:
-    """Every figure, once for each budget that has a curve of it; else how to make it."""
+    """Every figure, once for each budget that has a curve of it; without one, the command that makes it."""
     return join(_build_experiment(name, inputs) for name in PANELS)
 
 
@@ -54,7 +54,7 @@ def build_panel(title: str, cells: Sequence[Cell], found: Outcomes, budget: str)
     ]
     notes = [f"Budget {budget}, {_describe_seeds(outcomes)}."]
     if any(is_measured_once(run["curves"], _choose_split(one)) for one in outcomes for run in one.runs):
-        notes.append("The error was measured at the end alone (the last mark); thin: error on training batches.")
+        notes.append("The error was measured only at the end (the last mark); thin: error on training batches.")
     notes += [f"Missing: {'; '.join(absent)}."] * bool(absent)
     origins = [join([" ", provenance.build_button(provenance.name_box(budget, one.row), one.row)]) for one in outcomes]
     return plot.build_figure(data, _make_layout(len(there)), title, join([" ".join(notes), " From:", *origins]))
@@ -78,7 +78,7 @@ def _choose_split(one: Outcome) -> str:
 
 
 def _make_traces(number: int, cell: Cell, one: Outcome) -> list[dict[str, Any]]:
-    """Of the first seed in full strength and with a name, of the others faint."""
+    """The first seed in full strength and with a name, the others faint."""
     split, traces = _choose_split(one), []
     name = f"{cell.label}: {split} error {write_error(one, ' %').replace('+-', '±')}"
     for run in one.runs:
