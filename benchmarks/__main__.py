@@ -19,8 +19,8 @@ from resnets.errors import UserError, one_of
 from resnets.text import clock, print_table
 from tools.tables import depth
 from tools.tables.performance import SECTIONS as TABLES
-from tools.tables.performance import absences
-from tools.tables.ratios import lines as read
+from tools.tables.performance import explain_gaps
+from tools.tables.ratios import read_lines as read
 
 Plan = list[tuple[str, Line, int]]  # section, line, rounds
 
@@ -84,7 +84,7 @@ def show(work: Plan, out: Path) -> None:
         header, rows = TABLES[section](found)
         print(f"\n{section}")
         print_table(header, rows, right=header[1:])
-        print("\n".join(absences(found)))
+        print("\n".join(explain_gaps(found)))
 
 
 def main() -> int:

@@ -12,9 +12,10 @@ import argparse
 from pathlib import Path
 
 from resnets.experiments.budgets import Budget, Scale
+from resnets.experiments.options import ReproduceOptions
 from resnets.experiments.plan import make_job
 from resnets.experiments.results import RowFile
-from resnets.experiments.running import Sources, run_seed
+from resnets.experiments.running import Runner
 from resnets.papers.rows import Row
 from resnets.papers.tables import shortcut
 
@@ -33,13 +34,13 @@ def main() -> None:
     parser.add_argument("--only", default=",".join(PROTOCOLS))
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
-    sources = Sources(None)
+    runner = Runner(ReproduceOptions(out=str(ROOT / "runs" / "budgets"), results=str(FOLDER)))
     for name in args.only.split(","):
-        budget = Budget(name, "", 1, (PROTOCOLS[name],))
+        budget = Budget(name, "", 1, (PROTOCOLS[name],), imagenet=Scale())
         for row in ROWS:
             one = make_job(row, budget)
             if args.seed not in RowFile(FOLDER, one).runs:
-                run_seed(one, args.seed, sources[one], out=ROOT / "runs" / "budgets", folder=FOLDER)
+                runner.run(one, args.seed)
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ TRAININGS = {
     "plain20": f"plain20 {SHORT} --precise-bn 64 --flip alternate --nesterov",
 }
 NETWORKS = ("resnet20", "preresnet110", "preresnet1001", "resnet50", "plain34", "resnet110 --shortcut dropout:0.5")
-CLOCK = ("images_per_second", "memory", "seconds")  # measured anew each time
+CLOCK = ("images_per_second", "memory", "seconds")  # they differ each time
 
 
 def collect(folder: Path) -> Iterator[tuple[str, Any]]:

@@ -1,10 +1,10 @@
-"""For maintainers: a finished run becomes a network that the package ships.
+"""For maintainers: add the network of a finished run to the package.
 
     python -m tools.publish_weights runs/preresnet20-cifar10-cifar-hours-s0-1a2b3c4d
 
 writes the weights, their card and their hash into the package. The numbers are those of the run, bit for bit in
-float32: a net of 20 layers takes a megabyte, and one in half of that would have to be tested anew. Of several seeds
-ship the first, never the best on the test set.
+float32: a net of 20 layers takes a megabyte, and one in float16 would have to be tested again. Of several
+seeds publish the first, never the best on the test set.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from resnets import records
 from resnets.atomic import write_atomically
 from resnets.errors import UserError
 from resnets.evaluation.score import Score
-from resnets.papers.numbers import beside
+from resnets.papers.numbers import quote_paper
 from resnets.runs import Run
 from resnets.text import count, print_lines
 from resnets.weights import pretrained
@@ -30,7 +30,7 @@ from resnets.weights.networks import save_weights
 from resnets.zoo import spec_of
 
 
-def ship(run: Run, folder: Path | None = None) -> str:
+def publish(run: Run, folder: Path | None = None) -> str:
     """Add a run's network to those in the package; its name."""
     folder = folder or pretrained.FOLDER
     result = run.result
@@ -49,19 +49,19 @@ def ship(run: Run, folder: Path | None = None) -> str:
     save_weights(load(run.weights), path, metadata={**kept, "provenance": json.dumps(origin)})
     data = path.read_bytes()
     digest = hashlib.sha256(data).hexdigest()
-    write_atomically(folder / f"{name}.md", card(name, run, result, len(data), digest).encode())
+    write_atomically(folder / f"{name}.md", write_card(name, run, result, len(data), digest).encode())
     listed = folder / "index.json"
     known = records.INDEX.read(listed) if listed.exists() else {}
     write_atomically(listed, (json.dumps({**known, name: digest}, indent=1, sort_keys=True) + "\n").encode())
     return name
 
 
-def card(name: str, run: Run, result: dict[str, Any], size: int, digest: str) -> str:
+def write_card(name: str, run: Run, result: dict[str, Any], size: int, digest: str) -> str:
     """What a user must know: data, recipe, error, limits, licence, hash."""
     identity, origin, test = run.identity, run.origin, result["test"]
     spec, recipe = identity.spec, identity.recipe
     score = Score(test["images"], test["wrong"], test["loss"])
-    papers = beside(spec, identity.data)
+    papers = quote_paper(spec, identity.data)
     classes = json.loads(read_metadata(run.weights).get("classes", "[]"))
     side = spec.input_size
     lines = [
@@ -94,10 +94,10 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     try:
         for path in args.runs:
-            name = ship(Run(Path(path)), args.into)
+            name = publish(Run(Path(path)), args.into)
             print_lines(f"{name}: {(args.into or pretrained.FOLDER) / name}.safetensors")
     except UserError as error:
-        print_lines(f"ship: {error}", file=sys.stderr)
+        print_lines(f"publish_weights: {error}", file=sys.stderr)
         return 2
     return 0
 

@@ -4,7 +4,7 @@
 
 runs `train`, `eval --ten-crop` and one row of `reproduce` on small things, and records every call from a function of
 one room to a function of another (`resnets.training` calls `resnets.data`). A pair of functions counts once, however
-often the one calls the other. What has no room of its own (`resnets.spec`, `resnets.errors` ...) is not counted, and
+often the one calls the other. Modules outside the rooms (`resnets.spec`, `resnets.errors` ...) are not counted, and
 neither are calls on import. Only the command line is used, so the same script measures older versions.
 """
 
@@ -37,13 +37,6 @@ for name in ("cat", "dog"):
     pixels = np.random.default_rng(len(name)).integers(0, 255, (300, 260, 3), dtype=np.uint8)
     Image.fromarray(pixels).save(folder / "a.jpg")
 """
-_TRACE = """
-import json, sys
-from pathlib import Path
-sys.path.insert(0, sys.argv[1])
-from tools import walks
-Path(sys.argv[2]).write_text(json.dumps(walks.trace(sys.argv[3:])))
-"""
 
 
 class Tracer:
@@ -57,23 +50,23 @@ class Tracer:
     def __call__(self, frame: FrameType, event: str, _: Any) -> None:
         if event != "call" or frame.f_code.co_name == "<module>":
             return
-        callee = self._place(frame)
+        callee = self._locate(frame)
         if callee is None:
             return
         self.files.add(callee.partition(":")[0])
         outer = frame.f_back
-        while outer is not None and self._place(outer) is None:  # calls through torch or the standard library
+        while outer is not None and self._locate(outer) is None:  # calls through torch or the standard library
             outer = outer.f_back
         if outer is not None and outer.f_code.co_name != "<module>":
-            self.pairs.add((str(self._place(outer)), callee))
+            self.pairs.add((str(self._locate(outer)), callee))
 
-    def _place(self, frame: FrameType) -> str | None:
+    def _locate(self, frame: FrameType) -> str | None:
         name = frame.f_code.co_filename
         return f"{name.removeprefix(self.root)}:{frame.f_code.co_qualname}" if name.startswith(self.root) else None
 
 
-def room(place: str) -> str | None:
-    """The folder of the package in which a function stands, if it stands in one."""
+def find_room(place: str) -> str | None:
+    """The folder of the package that a function is in, if it is in one."""
     first, slash, _ = place.partition(os.sep)
     return first if slash else None
 
@@ -93,23 +86,23 @@ def trace(words: list[str]) -> dict[str, Any]:
         threading.setprofile(None)  # type: ignore[arg-type]
     if code:
         raise SystemExit(code)
-    between = [(a, b) for a, b in tracer.pairs if room(a) and room(b) and room(a) != room(b)]
-    doors = Counter(f"{room(a)} -> {room(b)}" for a, b in between)
+    between = [(a, b) for a, b in tracer.pairs if find_room(a) and find_room(b) and find_room(a) != find_room(b)]
+    doors = Counter(f"{find_room(a)} -> {find_room(b)}" for a, b in between)
     return {"crossings": len(between), "files": len(tracer.files), "doors": dict(doors.most_common())}
 
 
 def measure() -> dict[str, dict[str, Any]]:
-    """Each walk in a process of its own, in a folder that is removed afterwards."""
+    """Each command in its own process, in a folder that is removed afterwards."""
     found = {}
+    root = str(Path(__file__).parents[1])
+    trace = f"import json, sys; sys.path.insert(0, {root!r}); from tools import walks; "
+    trace += "open(sys.argv[1], 'w').write(json.dumps(walks.trace(sys.argv[2:])))"
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([sys.executable, "-c", _MAKE], cwd=folder, check=True)
         for name, command in WALKS.items():
-            out = Path(folder) / f"{name}.json"
-            code = (
-                f"import json, sys; sys.path.insert(0, {str(Path(__file__).parents[1])!r}); from tools import walks; "
-            )
-            code += f"found = walks.trace({command.split()!r}); open({str(out)!r}, 'w').write(json.dumps(found))"
-            subprocess.run([sys.executable, "-c", code], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+            out, words = Path(folder) / f"{name}.json", command.split()
+            run = [sys.executable, "-c", trace, str(out), *words]
+            subprocess.run(run, cwd=folder, check=True, stdout=subprocess.DEVNULL)
             found[name] = json.loads(out.read_text())
     return found
 

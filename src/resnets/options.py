@@ -136,7 +136,14 @@ def parse_value(field: dataclasses.Field[Any], text: str) -> Any:
                 return check(field, float(text))
             except ValueError as error:
                 raise error if isinstance(error, UserError) else UserError(f"{shown(text)} is not a number") from None
+        case "bool":
+            if text.lower() not in _BOOLS:
+                raise UserError(f"{shown(text)} is neither true nor false")
+            return _BOOLS[text.lower()]
     return check(field, text)
+
+
+_BOOLS = {"true": True, "yes": True, "false": False, "no": False}
 
 
 def parse_whole(text: str) -> int:

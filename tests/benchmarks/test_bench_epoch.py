@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from benchmarks import epoch
-from tools.tables.pages import filled
+from tools.tables.pages import fill_page
 
 MIB = 2**20
 
@@ -35,8 +35,8 @@ def test_the_page_shows_the_tenths(tmp_path):
         "points": [{"images": n, "training": t * MIB, "decoders": [d * MIB for d in ds]} for n, t, ds in points],
     }  # fmt: skip
     page = "<!-- results: bench-epoch -->\n<!-- end -->"
-    assert "Not measured yet" in filled(page, tmp_path)
+    assert "Not measured yet" in fill_page(page, tmp_path)
     (tmp_path / "bench" / "epoch.json").write_text(json.dumps(told))
-    shown = filled(page, tmp_path)
+    shown = fill_page(page, tmp_path)
     assert "| 0 | 120 | 0 |\n| 256 | 130 | 110 |\n| 512 | 131 | 111 |" in shown
     assert "1,234,567 files; commit 0123456789; 2026-01-02" in shown

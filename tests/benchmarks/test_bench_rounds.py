@@ -92,7 +92,7 @@ def test_lines_are_saved_one_by_one_each_with_its_origin(tmp_path):
         found = {"timm": {"seconds": [2.0, 4.00000049]}, "plain": {"reason": "none"}}
         results.save(path, line, found, rounds=2, **results.origin())
         assert line.name in json.loads(path.read_text())["lines"]
-    told = ratios.lines(tmp_path, "step")
+    told = ratios.read_lines(tmp_path, "step")
     assert list(told) == ["preresnet20, batch 128", "resnet110, batch 128"]
     for line in told.values():
         assert {"command", "commit", "began", "versions", "machine", "load_before"} <= set(line)
@@ -132,7 +132,7 @@ def test_a_small_run_from_the_command_to_the_table(tmp_path, monkeypatch, capsys
     shown = capsys.readouterr()
     assert "times as fast as PIL" in shown.out
     assert "100 %" in shown.err
-    assert ratios.lines(tmp_path, "data")["128 images"]["contestants"]["ours"]["seconds"]
+    assert ratios.read_lines(tmp_path, "data")["128 images"]["contestants"]["ours"]["seconds"]
 
 
 def test_a_race_is_timed_by_its_runners():
@@ -145,4 +145,4 @@ def test_a_race_is_timed_by_its_runners():
     found = timing.measure(line, 2, lambda: None)
     assert found["slow"] == {"seconds": [9.0, 9.0], "epochs": [4, 4]}
     assert found["lost"] == {"reason": "not at 20 % after 30 epochs"}
-    assert ratios.ratio({"contestants": found}, "slow", "fast").median == 3
+    assert ratios.compute_ratio({"contestants": found}, "slow", "fast").median == 3

@@ -11,7 +11,7 @@ from benchmarks import transfer
 from benchmarks.paired import difference
 from resnets.data.synthetic import synthetic
 from resnets.recipe import recipe_of
-from tools.tables.pages import filled
+from tools.tables.pages import fill_page
 
 
 def test_few_images_are_as_many_of_each_class_and_all_of_the_test():
@@ -54,13 +54,13 @@ def test_every_way_is_trained_alike_and_told(tmp_path):
 
 def test_the_page_shows_it_or_says_how_to_get_it(tmp_path):
     page = "<!-- results: transfer -->\n<!-- end -->"
-    assert "python -m benchmarks.transfer" in filled(page, tmp_path)
+    assert "python -m benchmarks.transfer" in fill_page(page, tmp_path)
     (tmp_path / "transfer").mkdir()
     (tmp_path / "transfer" / "a.json").write_text(
         '{"network": {"name": "n"}, "data": {"name": "d", "training_images": 1000}, "steps": 9, '
         '"weights": {"name": "w"}, "errors": {"from weights": [1, 3], "new": [4, 6]}, '
         '"gains": {"new": {"mean": 3, "bound_95": 0.5}}}'
     )
-    shown = filled(page, tmp_path)
+    shown = fill_page(page, tmp_path)
     assert "| [n](../results/transfer/a.json) | d, 1,000 in 9 steps | w | median 2.00 %" in shown
     assert "| new | median 5.00 % (5.00 +- 1.41, 2 runs) | 3.00 +- 0.50 points |" in shown

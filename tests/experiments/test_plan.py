@@ -3,9 +3,9 @@
 import pytest
 
 from resnets import UserError
-from resnets.experiments.budgets import BUDGETS, Budget, Scale, find_budget
+from resnets.experiments.budgets import BUDGETS, Budget, Scale
 from resnets.experiments.options import ReproduceOptions
-from resnets.experiments.plan import choose_rows, find_experiments, make_job, make_plan
+from resnets.experiments.plan import choose_rows, find_experiments, make_job, make_jobs
 from resnets.papers.rows import Row
 from resnets.papers.tables import EXPERIMENTS
 from resnets.recipe import RECIPES
@@ -15,7 +15,7 @@ ALL = choose_rows(find_experiments(["all"]))
 
 
 def test_the_paper_budget_is_the_papers_protocol():
-    jobs, _ = make_plan(ALL, BUDGETS["paper"])
+    jobs, _ = make_jobs(ALL, BUDGETS["paper"])
     for one in jobs:
         assert one.scaled == ()
         assert one.seeds == (0, 1, 2, 3, 4)
@@ -28,7 +28,7 @@ def test_the_paper_budget_is_the_papers_protocol():
 
 
 def test_rows_on_imagenet_wait_where_there_is_none():
-    jobs, waiting = make_plan(ALL, BUDGETS["hour"])
+    jobs, waiting = make_jobs(ALL, BUDGETS["hour"])
     assert all("-imagenet" in name for name in waiting)
     assert len(jobs) + len(waiting) == len(ALL)
     assert "imagenet" not in {one.row.data for one in jobs}
@@ -64,7 +64,7 @@ def test_a_batch_of_its_own_is_scaled_in_proportion():
 
 
 def test_smoke_is_small_in_every_way():
-    for one in make_plan(ALL, BUDGETS["smoke"])[0]:
+    for one in make_jobs(ALL, BUDGETS["smoke"])[0]:
         assert one.steps <= 10
         assert sum(one.spec.blocks) <= 3
         assert one.source.name == "synthetic:256"
@@ -73,7 +73,7 @@ def test_smoke_is_small_in_every_way():
 
 
 def test_seeds_can_be_chosen():
-    ((one,), _) = make_plan([Row("resnet20")], BUDGETS["hour"], seeds=3)
+    ((one,), _) = make_jobs([Row("resnet20")], BUDGETS["hour"], seeds=3)
     assert one.seeds == (0, 1, 2)
     with pytest.raises(UserError, match="seeds must be between 1 and 10000, not 0"):
         ReproduceOptions(seeds=0)
@@ -116,4 +116,4 @@ def test_bad_names_are_told():
     with pytest.raises(UserError, match="say what to reproduce"):
         find_experiments([])
     with pytest.raises(UserError, match="unknown budget 'week'"):
-        find_budget("week")
+        ReproduceOptions(budget="week")

@@ -11,20 +11,25 @@ import torch
 
 from resnets import UserError
 from resnets.cli import main
+from resnets.data.resized import keep_first_tests, load_resized, resize
 from resnets.data.synthetic import synthetic
+from resnets.engine import memory_choice
 from resnets.engine.memory_estimate import MemoryEstimate
-from resnets.experiments import comparison, pricing, running
+from resnets.experiments import comparison
+from resnets.experiments import estimate as row_estimates
 from resnets.experiments.budgets import BUDGETS
-from resnets.experiments.images import keep_first_tests, load_images, shrink
+from resnets.experiments.estimate import estimate_row
 from resnets.experiments.options import ReproduceOptions
 from resnets.experiments.outcomes import Outcome, Outcomes
-from resnets.experiments.plan import Source, make_job
+from resnets.experiments.plan import RowEstimate, make_job
 from resnets.experiments.reproduce import Watcher, reproduce
 from resnets.experiments.results import RowFile
-from resnets.experiments.signals import measure_signal
+from resnets.experiments.running import Runner
 from resnets.papers.rows import Row
 from resnets.papers.tables import EXPERIMENTS
-from resnets.runs import Run, find
+from resnets.runs import find
+from resnets.training import estimate
+from resnets.training.estimate import Estimator, StepTime
 
 SMOKE = BUDGETS["smoke"]
 
@@ -39,6 +44,19 @@ def run_smoke(tmp_path, capsys):
         return capsys.readouterr()
 
     return run
+
+
+@pytest.fixture
+def make_runner(tmp_path):
+    def make(**training):
+        return Runner(ReproduceOptions(out=tmp_path / "runs", results=tmp_path), quiet=True, **training)
+
+    return make
+
+
+def estimate_run(job, *how):
+    """The estimate of one run on the device, in the memory mode, with the engine."""
+    return estimate_row(RowEstimate(job, (0,), ()), Estimator(*how))
 
 
 def test_a_figure_end_to_end_then_skipped_then_more_seeds(tmp_path, run_smoke):
@@ -77,24 +95,23 @@ def test_rows_on_held_out_images_leave_the_test_set_alone(tmp_path, run_smoke):
     assert one.values("error") == (one.runs[0]["result"]["validation"]["error"],)
 
 
-def test_a_killed_row_goes_on_from_its_checkpoint(tmp_path, run_smoke, interrupted):
+def test_a_killed_row_goes_on_from_its_checkpoint(tmp_path, make_runner, interrupted):
     one = make_job(Row("resnet20"), SMOKE, 1)
-    options = {"out": tmp_path / "runs", "folder": tmp_path, "quiet": True, "checkpoint_every": 0}
     with pytest.raises(KeyboardInterrupt):
-        running.run_seed(one, 0, load_images(one.source), **options)
+        make_runner(checkpoint_every=0).run(one, 0)
     assert not RowFile(tmp_path, one).path.exists()
-    running.run_seed(one, 0, load_images(one.source), **options)
+    make_runner(checkpoint_every=0).run(one, 0)
     assert interrupted == [0, 1, 2, 3, 4, 4, 5, 6, 7]
     assert set(RowFile(tmp_path, one).runs) == {0}
 
 
-def test_divergence_is_a_result(tmp_path):
+def test_divergence_is_a_result(tmp_path, make_runner):
     """It is written with its reason and not run again; results of another recipe are no longer this row's."""
     one = make_job(Row("resnet20"), SMOKE)
-    options = {"out": tmp_path / "runs", "folder": tmp_path, "quiet": True}
-    running.run_seed(one, 0, load_images(one.source), **options)
+    runner = make_runner()
+    runner.run(one, 0)
     wild = dataclasses.replace(one, recipe=dataclasses.replace(one.recipe, lr=1e20))
-    path = running.run_seed(wild, 1, load_images(one.source), **options)
+    path = runner.run(wild, 1)
     (found,) = Outcomes.read(path.parent).values()
     (run,) = found.runs
     assert "is not finite in step" in run["result"]["failed"]
@@ -104,10 +121,11 @@ def test_divergence_is_a_result(tmp_path):
     assert RowFile(tmp_path, one).runs == {}
 
 
-def test_another_mistake_is_not_taken_for_divergence(tmp_path):
+def test_another_mistake_is_not_taken_for_divergence(tmp_path, make_runner):
     one = make_job(Row("resnet20"), SMOKE)
-    with pytest.raises(UserError, match="unknown memory"):
-        running.run_seed(one, 0, load_images(one.source), out=tmp_path, folder=tmp_path, memory="much")
+    with pytest.raises(UserError, match="decoders must be"):
+        make_runner(decoders=-1).run(one, 0)
+    assert not RowFile(tmp_path, one).path.exists()
 
 
 def test_results_of_shards_merge_by_file(tmp_path, run_smoke):
@@ -116,7 +134,7 @@ def test_results_of_shards_merge_by_file(tmp_path, run_smoke):
     assert set(Outcomes.read(tmp_path / "results" / "smoke")) == {"resnet1001-cifar10", "preresnet1001-cifar10"}
 
 
-def test_a_dry_run_plans_prices_and_leaves_nothing(tmp_path, run_smoke):
+def test_a_dry_run_plans_estimates_and_leaves_nothing(tmp_path, run_smoke):
     said = run_smoke("table3", "options", "--dry-run", "--rows", "*1layer*").out
     assert "resnet110_1layer-cifar10" in said
     assert "2 rows to run" in said
@@ -165,17 +183,17 @@ def test_the_library_returns_plan_outcomes_tables_and_verdicts_and_prints_nothin
 
 def test_cpu_time_stands_beside_the_time_by_the_clock(monkeypatch):
     """A step of 3 seconds that took 2 of CPU time from two threads took three times as long as these explain."""
-    monkeypatch.setattr(pricing, "time_step", lambda *_, **how: pricing.Step(work=2.0, wall=3.0))
+    monkeypatch.setattr(estimate, "time_step", lambda *_, **how: StepTime(work=2.0, wall=3.0))
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
-    found = pricing.price(make_job(Row("resnet20"), SMOKE), "cpu")
+    found = estimate_run(make_job(Row("resnet20"), SMOKE), "cpu")
     assert found.cpu_seconds == pytest.approx(found.seconds * 2 / 3)
     assert found.busy == pytest.approx(3.0)
 
 
 @pytest.mark.parametrize(("busy", "warns"), [(2.0, True), (1.2, False)])
 def test_an_estimate_on_a_busy_machine_comes_with_a_warning(run_smoke, monkeypatch, busy, warns):
-    price = pricing.Price(7200.0, 3600.0, 1 << 30, "fast", True, "", busy)
-    monkeypatch.setattr(pricing, "price", lambda *_: price)
+    known = {"seconds": 14400.0, "cpu_seconds": 7200.0, "memory": 1 << 30, "mode": "fast", "busy": busy}
+    monkeypatch.setattr(row_estimates, "estimate_row", lambda row, estimator: dataclasses.replace(row, **known))
     said = run_smoke("plain-cifar", "--rows", "resnet20*", "--seeds", "2", "--dry-run")
     assert "1 rows to run: 4:00:00 at the current load of the machine, 2.00 CPU hours." in said.out
     assert ("CPU time" in said.out, "2:00:00" in said.out) == (True, True)
@@ -194,13 +212,14 @@ def test_rows_run_by_plain_pytorch_where_that_is_asked_for(tmp_path, run_smoke):
 
 def test_a_row_without_room_is_named_with_the_flag_that_makes_it_fit(tmp_path, run_smoke, monkeypatch):
     one = make_job(Row("resnet20"), SMOKE)
-    need = {mode: pricing.forecast(pricing.normalize_spec(one.spec), 32, 16, mode).added for mode in ("fast", "min")}
+    spec = estimate.normalize_spec(one.spec)
+    need = {mode: memory_choice.forecast(spec, 32, 16, mode).added for mode in ("fast", "min")}
     assert need["min"] < need["fast"]
-    monkeypatch.setattr(pricing, "available", lambda device: int(need["min"] / 0.9) + 1)
-    told = pricing.price(one, "cpu", "fast")
-    assert (told.fits, told.advice, told.memory) == (False, "--memory min", need["fast"])
-    assert pricing.price(one, "cpu", "auto").mode == "min"
-    monkeypatch.setattr(pricing, "available", lambda device: 1000)
+    monkeypatch.setattr(memory_choice, "available", lambda device: int(need["min"] / 0.9) + 1)
+    found = estimate_run(one, "cpu", "fast")
+    assert (found.fits, found.advice, found.memory) == (False, "--memory min", need["fast"])
+    assert estimate_run(one, "cpu", "auto").mode == "min"
+    monkeypatch.setattr(memory_choice, "available", lambda device: 1000)
     said = run_smoke("plain-cifar", "--rows", "resnet20*", "--device", "cpu").out
     assert (
         "resnet20-cifar10 does not fit into memory and is left out; it would with a machine with more memory." in said
@@ -208,34 +227,36 @@ def test_a_row_without_room_is_named_with_the_flag_that_makes_it_fit(tmp_path, r
     assert not (tmp_path / "runs").exists()
 
 
-def test_the_price_grows_with_depth_on_a_straight_line(monkeypatch):
+def test_the_time_of_a_step_grows_with_depth_on_a_straight_line(monkeypatch):
     """A line in work; a machine that becomes busier between the two measurements does not tilt it."""
     busy = iter((2, 4))
 
     def measured(spec, *_, **how):
         work = 0.1 + 0.02 * sum(spec.blocks)
-        return pricing.Step(work, next(busy) * work)
+        return StepTime(work, next(busy) * work)
 
-    monkeypatch.setattr(pricing, "_time_steps", measured)
-    spec = pricing.normalize_spec(make_job(Row("resnet110"), BUDGETS["hour"]).spec)
+    monkeypatch.setattr(estimate, "_time_steps", measured)
+    spec = estimate.normalize_spec(make_job(Row("resnet110"), BUDGETS["hour"]).spec)
     factor = (2 * 0.16 + 4 * 0.46) / (0.16 + 0.46)
-    found = pricing.time_step(spec, make_job(Row("resnet110"), SMOKE).recipe, 16, device="cpu", memory="fast")
+    found = estimate.time_step(spec, make_job(Row("resnet110"), SMOKE).recipe, 16, device="cpu", memory="fast")
     assert found == pytest.approx((1.18, 1.18 * factor))
 
 
-def test_memory_is_foretold_for_the_device_that_will_train(monkeypatch):
+def test_memory_is_estimated_for_the_device_that_will_train(monkeypatch):
     asked = []
 
     def forecast(spec, batch, size, *rest, device):
         asked.append(device)
         return MemoryEstimate("fast", 0, 1, 1)
 
-    monkeypatch.setattr(pricing, "choose", torch.device)
-    monkeypatch.setattr(pricing, "available", lambda device: None)
-    monkeypatch.setattr(pricing, "time_step", lambda *_, **how: pricing.Step(1.0, 1.0))
-    monkeypatch.setattr(pricing, "forecast", forecast)
-    monkeypatch.setattr(pricing, "fastest", lambda spec, batch, size, room, device: forecast(spec, 1, 1, device=device))
-    pricing.price(make_job(Row("resnet20"), SMOKE), "cuda", "lean")
+    monkeypatch.setattr(estimate, "choose", torch.device)
+    monkeypatch.setattr(memory_choice, "available", lambda device: None)
+    monkeypatch.setattr(estimate, "time_step", lambda *_, **how: StepTime(1.0, 1.0))
+    monkeypatch.setattr(memory_choice, "forecast", forecast)
+    monkeypatch.setattr(
+        memory_choice, "fastest", lambda spec, batch, size, room, device: forecast(spec, 1, 1, device=device)
+    )
+    estimate_run(make_job(Row("resnet20"), SMOKE), "cuda", "lean")
     assert asked == ["cuda", "cuda"]
 
 
@@ -285,8 +306,8 @@ def test_what_older_results_lack_is_measured_from_their_weights(tmp_path, run_sm
     assert json.loads(path.read_text()) == old
 
 
-def test_rows_that_cost_the_same_are_priced_once():
-    kinds = {pricing.normalize_spec(make_job(row, SMOKE).spec) for row in EXPERIMENTS["gate-bias"].rows}
+def test_rows_that_cost_the_same_are_timed_once():
+    kinds = {estimate.normalize_spec(make_job(row, SMOKE).spec) for row in EXPERIMENTS["gate-bias"].rows}
     assert len(kinds) == 1
 
 
@@ -355,7 +376,7 @@ def test_ranks_are_compared_within_one_protocol(tmp_path):
 
 def test_smaller_images_are_means_of_pixels_for_training_and_testing_alike():
     images = synthetic(64)
-    small = shrink(images, 16)
+    small = resize(images, 16)
     assert small.train_images.shape == (64, 3, 16, 16)
     assert small.test_images.shape == (16, 3, 16, 16)
     assert (small.name, small.digest == images.digest) == ("synthetic:64@16", False)
@@ -369,22 +390,23 @@ def test_smaller_images_are_means_of_pixels_for_training_and_testing_alike():
 
 
 def test_fewer_test_images_are_another_data_set():
-    images = load_images(Source("synthetic:64", None, 8))
+    images = load_resized("synthetic:64", tests=8)
     assert (len(images.test_images), len(images.test_labels), images.name) == (8, 8, "synthetic:64/8")
     assert images.digest != synthetic(64).digest
     assert np.array_equal(images.test_images, keep_first_tests(synthetic(64), 8).test_images)
 
 
-def test_the_signal_is_that_of_the_networks_maps(tmp_path):
+def test_the_signal_is_that_of_the_networks_maps(tmp_path, make_runner):
     """Against the network's own list of maps."""
     from resnets.data.augment import Normalize
     from resnets.weights.models import load
 
     one = make_job(Row("resnet110", (("order", "relu_before_add"),)), SMOKE, 1)
-    images = load_images(one.source)
-    running.run_seed(one, 0, images, out=tmp_path / "runs", folder=tmp_path, quiet=True)
+    runner = make_runner()
+    images = runner.load(one.source)
+    runner.run(one, 0)
     (run,) = find(tmp_path / "runs")
-    found = measure_signal(Run(run.path), images)
+    found = RowFile(tmp_path, one).runs[0]["signal"]
     with torch.no_grad():
         maps = load(run.weights).eval().forward_units(
             Normalize.of(images)(torch.from_numpy(images.train_images[:32]))

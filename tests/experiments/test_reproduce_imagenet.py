@@ -10,10 +10,12 @@ from resnets.cli import main
 from resnets.data.folder import open_folder
 from resnets.errors import UserError
 from resnets.experiments import plan as planning
-from resnets.experiments import protocols, running
+from resnets.experiments import protocols
 from resnets.experiments.budgets import BUDGETS
+from resnets.experiments.options import ReproduceOptions
 from resnets.experiments.outcomes import Outcomes
-from resnets.experiments.plan import choose_rows, find_experiments, make_job, make_plan, open_imagenet
+from resnets.experiments.plan import choose_rows, find_experiments, make_job, make_jobs, open_imagenet
+from resnets.experiments.running import Runner
 from resnets.papers.rows import Row
 from resnets.papers.tables import EXPERIMENTS, list_protocols
 from resnets.recipe import RECIPES
@@ -49,11 +51,11 @@ def reproduce(tmp_path, capsys):
 def test_the_paper_budget_is_the_papers_protocol_on_the_whole_of_imagenet(imagenet, monkeypatch):
     folder = open_imagenet(str(imagenet))
     rows = [row for row in choose_rows(find_experiments(["all"])) if row.data == "imagenet"]
-    told = {one.scaled for one in make_plan(rows, BUDGETS["paper"], imagenet=folder)[0]}
+    told = {one.scaled for one in make_jobs(rows, BUDGETS["paper"], imagenet=folder)[0]}
     assert told == {("18 of 1,281,167 training images", "12 of 50,000 test images")}
     monkeypatch.setattr(planning, "IMAGENET_IMAGES", 18)
     monkeypatch.setattr(planning, "IMAGENET_TESTED", 12)
-    for one in make_plan(rows, BUDGETS["paper"], imagenet=folder)[0]:
+    for one in make_jobs(rows, BUDGETS["paper"], imagenet=folder)[0]:
         assert (one.scaled, one.seeds, one.side, one.spec.num_classes) == ((), (0,), 224, 1000)
         assert one.recipe == RECIPES[one.row.recipe]
         assert one.steps == -(-90 * 18 // 256)
@@ -149,10 +151,11 @@ def test_a_row_end_to_end(tmp_path, imagenet, reproduce, capsys):
 
 def test_a_killed_row_goes_on_from_its_checkpoint(tmp_path, imagenet, interrupted):
     one = make_job(ROW, BUDGETS["smoke"], 1, open_imagenet(str(imagenet)))
-    options = {"out": tmp_path / "runs", "folder": tmp_path, "quiet": True, "checkpoint_every": 0}
+    options = ReproduceOptions(out=tmp_path / "runs", results=tmp_path)
+    runner = Runner(options, quiet=True, checkpoint_every=0)
     with pytest.raises(KeyboardInterrupt):
-        running.run_seed(one, 0, one.source.folder, **options)
-    running.run_seed(one, 0, one.source.folder, **options)
+        runner.run(one, 0)
+    runner.run(one, 0)
     assert interrupted == [0, 1, 2, 3, 4, 4, 5, 6, 7]
 
 

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from resnets import list_models, spec_of
-from resnets.experiments.ranks import ranks, spearman
+from resnets.experiments.comparison import correlate_ranks, rank_values
 from resnets.papers.rows import Row, Value
 from resnets.papers.tables import EXPERIMENTS
 
@@ -137,16 +137,16 @@ def test_a_value_without_a_number_is_empty():
 
 
 def test_ranks_share_places():
-    assert ranks([30, 10, 30, 20]) == [3.5, 1, 3.5, 2]
+    assert rank_values([30, 10, 30, 20]) == [3.5, 1, 3.5, 2]
 
 
 def test_rank_correlation():
     """Against the textbook's formula 1 - 6 sum d^2 / (n (n^2 - 1)) where nothing is equal."""
     one, other = [1, 5, 2, 8, 4], [10, 30, 40, 50, 20]
-    squares = sum((a - b) ** 2 for a, b in zip(ranks(one), ranks(other), strict=True))
-    assert spearman(one, other) == pytest.approx(1 - 6 * squares / (5 * 24))
-    assert spearman([1, 2, 3], [5, 6, float("inf")]) == pytest.approx(1)
-    assert spearman([1, 2, 3], [3, 2, 1]) == pytest.approx(-1)
-    assert spearman([1, 1, 2], [1, 2, 2]) == pytest.approx(0.5)
-    assert spearman([1, 2], [1, 2]) is None
-    assert spearman([1, 1, 1], [1, 2, 3]) is None
+    squares = sum((a - b) ** 2 for a, b in zip(rank_values(one), rank_values(other), strict=True))
+    assert correlate_ranks(one, other) == pytest.approx(1 - 6 * squares / (5 * 24))
+    assert correlate_ranks([1, 2, 3], [5, 6, float("inf")]) == pytest.approx(1)
+    assert correlate_ranks([1, 2, 3], [3, 2, 1]) == pytest.approx(-1)
+    assert correlate_ranks([1, 1, 2], [1, 2, 2]) == pytest.approx(0.5)
+    assert correlate_ranks([1, 2], [1, 2]) is None
+    assert correlate_ranks([1, 1, 1], [1, 2, 3]) is None

@@ -9,7 +9,7 @@ from resnets.text import printable
 from tools.tables import depth, performance
 from tools.tables import pages as tables
 from tools.tables import targets as aims
-from tools.tables.ratios import Spread, ratio
+from tools.tables.ratios import Spread, compute_ratio
 
 ROOT = Path(__file__).parents[2]
 GIB = 2**30
@@ -42,13 +42,13 @@ def test_a_spread_is_the_median_and_the_quartiles():
 def test_ratios_are_taken_round_by_round():
     """The machine is half as fast in the second round; the ratio does not see it."""
     drifting = line(timm=[3, 6, 3], fast=[2, 4, 2])
-    assert ratio(drifting, "timm", "fast") == Spread(1.5, 1.5, 1.5)
-    assert ratio(drifting, "timm", "nobody") is None
+    assert compute_ratio(drifting, "timm", "fast") == Spread(1.5, 1.5, 1.5)
+    assert compute_ratio(drifting, "timm", "nobody") is None
 
 
 def test_a_contestant_that_lost_rounds_has_no_ratio():
     with pytest.raises(ValueError, match="shorter"):
-        ratio(line(timm=[3, 6, 3], fast=[2, 4]), "timm", "fast")
+        compute_ratio(line(timm=[3, 6, 3], fast=[2, 4]), "timm", "fast")
 
 
 def test_steps_show_speeds_and_the_share_of_the_convolutions(tmp_path):
@@ -93,11 +93,11 @@ def test_depth_is_told_a_layer_and_drawn(tmp_path):
 def test_nothing_measured_is_said_and_drawn_nowhere(tmp_path):
     assert performance.TABLES["bench-step"](tmp_path) == performance.NOT_YET
     assert depth.draw(tmp_path) is None
-    assert {row[-1] for row in aims.rows(tmp_path)} == {"not measured"}
+    assert {row[-1] for row in aims.list_rows(tmp_path)} == {"not measured"}
 
 
 def told(results, what):
-    return next(row for row in aims.rows(results) if row[0].startswith(what))
+    return next(row for row in aims.list_rows(results) if row[0].startswith(what))
 
 
 @pytest.mark.parametrize(("ours", "verdict"), [(2.0, "more than that"), (2.5, "yes"), (3.0, "no")])
@@ -135,5 +135,5 @@ def test_the_page_has_every_table_once():
     text = (ROOT / "docs" / "performance.md").read_text()
     for name in performance.TABLES:
         assert text.count(f"<!-- results: {name} -->") == 1
-    assert tables.filled(text, ROOT / "results") == text, "run `make tables`"
+    assert tables.fill_page(text, ROOT / "results") == text, "run `make tables`"
     assert printable(text.replace("\n", "")) == text.replace("\n", "")

@@ -6,7 +6,8 @@ import sys
 import pytest
 
 from resnets.errors import UserError
-from resnets.report.propagation import PANELS, draw, plotting, read_line
+from resnets.report.pictures import require_matplotlib
+from resnets.report.propagation import PANELS, draw, read_line
 
 DATA = {
     "label": "a net",
@@ -36,7 +37,7 @@ def test_what_is_relative_to_the_last_map_of_a_size_is_a_line_of_its_own():
 def test_the_extra_is_named_where_it_is_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(UserError, match=r"resnets\[plot\]"):
-        plotting()
+        require_matplotlib("the analysis")
 
 
 def test_the_same_data_make_the_same_picture(tmp_path):
@@ -46,6 +47,6 @@ def test_the_same_data_make_the_same_picture(tmp_path):
     draw([DATA, {**DATA, "label": "another net"}], [paths[1]])
     text = paths[0].read_text()
     assert text == paths[1].read_text()
-    for words in ("a net", "another net", "there is none", *(panel.title for panel in PANELS if panel.title.isascii())):
+    for words in ("a net", "another net", "no values", *(panel.title for panel in PANELS if panel.title.isascii())):
         assert words.replace("&", "&amp;") in text, words
     assert paths[2].read_bytes().startswith(b"\x89PNG")

@@ -119,7 +119,7 @@ def test_results_hold_every_seed_with_its_provenance(tmp_path, capsys):
         steps, losses = run["curves"]["loss"]
         assert len(steps) == len(losses) <= POINTS
         assert (steps[0], steps[-1]) == (10, 3000)
-    table = tables.filled("<!-- results: cifar -->\nold\n<!-- end -->\n", tmp_path / "results")
+    table = tables.fill_page("<!-- results: cifar -->\nold\n<!-- end -->\n", tmp_path / "results")
     assert "| preresnet20 | cifar10 | `cifar-quick` | [median 12.00 % (12.17 +- 1.26, 3 runs)]" in table
     assert "8.75 % (v1 Table 6)" in table
     assert "old" not in table
@@ -145,7 +145,7 @@ def test_results_of_several_variants_are_groups_in_one_file(tmp_path):
     assert data == {"groups": [json.loads(json.dumps(collect_runs(part))) for part in (runs[:2], runs[2:])]}
     assert records.check_trainings(data, out) == data["groups"]
     assert records.check_trainings(data["groups"][0], out) == data["groups"][:1]
-    table = tables.filled("<!-- results: cifar -->\nold\n<!-- end -->\n", tmp_path / "results")
+    table = tables.fill_page("<!-- results: cifar -->\nold\n<!-- end -->\n", tmp_path / "results")
     first = (
         "| preresnet20, shortcut identity, lr 0.3 | cifar10 | `cifar-quick` | [median 10.50 % (10.50 +- 0.71, 2 runs)]"
     )
@@ -301,7 +301,7 @@ def test_summary_is_the_papers():
 @pytest.mark.parametrize("page", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=lambda p: p.name)
 def test_the_tables_of_the_pages_are_those_of_the_results(page):
     text = page.read_text()
-    assert tables.filled(text, ROOT / "results") == text, "run `make tables`"
+    assert tables.fill_page(text, ROOT / "results") == text, "run `make tables`"
 
 
 def test_tests_by_protocol_are_a_table(tmp_path):
@@ -309,5 +309,5 @@ def test_tests_by_protocol_are_a_table(tmp_path):
     about = {"network": {"name": "resnet50"}, "data": "../some/tree", "images": 200, "views": "crop 224 of 256"}
     (tmp_path / "imagenet").mkdir()
     (tmp_path / "imagenet" / "a.json").write_text(json.dumps({**about, **found}))
-    row = tables.imagenet(tmp_path).splitlines()[-1]
+    row = tables.write_imagenet(tmp_path).splitlines()[-1]
     assert "tree, 200 pictures | crop 224 of 256 | 27.50 % (21.8 to 34.1) | 12.00 % (8.2 to 17.2)" in row

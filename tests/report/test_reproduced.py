@@ -11,15 +11,15 @@ PAGE = "<!-- results: figure1 -->\nold\n<!-- end -->\n<!-- results: table1 -->\n
 
 
 def test_what_has_not_been_run_leaves_a_sentence_that_says_how(tmp_path, made_results):
-    empty = tables.filled(PAGE, tmp_path / "none")
+    empty = tables.fill_page(PAGE, tmp_path / "none")
     assert "`resnets reproduce figure1 --budget hour`" in empty
     assert "`resnets reproduce table1 --budget hour`" in empty
     shutil.rmtree(made_results / "hour")  # what is left is smoke, which is not published
-    assert tables.filled(PAGE, made_results) == empty
+    assert tables.fill_page(PAGE, made_results) == empty
 
 
 def test_a_table_with_the_papers_values_ours_and_what_is_missing(made_results):
-    text = tables.filled(PAGE, made_results)
+    text = tables.fill_page(PAGE, made_results)
     assert "old" not in text
     line = next(line for line in text.splitlines() if line.startswith("| original"))
     assert line.startswith(
@@ -36,7 +36,7 @@ def test_a_table_with_the_papers_values_ours_and_what_is_missing(made_results):
 
 def test_a_better_budget_is_shown_instead(made_results):
     (made_results / "hour").rename(made_results / "day")
-    assert "budget `day`" in tables.filled(PAGE, made_results)
+    assert "budget `day`" in tables.fill_page(PAGE, made_results)
 
 
 def test_the_picture_is_drawn_for_light_and_dark_the_same_each_time(made_results):

@@ -232,14 +232,14 @@ def written(folder, **broken):
 
 
 def test_the_tables_tell_what_held_and_what_did_not(tmp_path):
-    assert reliability.promises(tmp_path) == reliability.attacks(tmp_path) == reliability.NOT_YET
+    assert reliability.write_promises(tmp_path) == reliability.write_attacks(tmp_path) == reliability.NOT_YET
     written(tmp_path)
-    assert "| no |" not in reliability.promises(tmp_path)
-    assert reliability.promises(tmp_path).count("| yes |") == len(reliability.PROMISES)
+    assert "| no |" not in reliability.write_promises(tmp_path)
+    assert reliability.write_promises(tmp_path).count("| yes |") == len(reliability.PROMISES)
     written(tmp_path, tracebacks=3)
-    (row,) = (line for line in reliability.promises(tmp_path).splitlines() if "| no |" in line)
+    (row,) = (line for line in reliability.write_promises(tmp_path).splitlines() if "| no |" in line)
     assert "no traceback" in row
-    page = reliability.attacks(tmp_path)
+    page = reliability.write_attacks(tmp_path)
     assert "| broken pictures | 100 | 0 | 0 | 0 | 3 | 0 |" in page
     assert "full disks, 3 times): only root on Linux can mount a small disk." in page
     assert "*`python -m tools.torture`, seed 7; A CPU with 2 cores; torch 2.13.0; commit c0ffee; 2026-01-02.*" in page
@@ -254,4 +254,4 @@ def test_the_page_has_every_table_once_and_is_current():
     text = (ROOT / "docs" / "reliability.md").read_text()
     for name in reliability.TABLES:
         assert text.count(f"<!-- results: {name} -->") == 1
-    assert tables.filled(text, ROOT / "results") == text, "run `make tables`"
+    assert tables.fill_page(text, ROOT / "results") == text, "run `make tables`"

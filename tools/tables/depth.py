@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from resnets.errors import UserError
-from resnets.report.pictures import label, save
-from tools.tables.ratios import Spread, lines, values
+from resnets.report.pictures import label, new_figure, save
+from tools.tables.ratios import Spread, read_lines, read_values
 
 GIB = 2**30
 _COLOURS = {"fast": "#c0392b", "lean": "#1f6f9f", "min": "#3a8f4d"}
@@ -16,15 +15,10 @@ _MARKS = {"basic": "o-", "bottleneck": "s--"}
 
 def draw(results: Path) -> Path | None:
     """Times of a step, of building and of the first step, and peak memory; None where depth was not measured."""
-    section = lines(results, "depth")
+    section = read_lines(results, "depth")
     if not section:
         return None
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise UserError("drawing the cost of depth needs the extra: pip install 'resnets[plot]'.") from None
-
-    figure = Figure(figsize=(9, 6.4), layout="constrained")
+    figure = new_figure("the cost of depth", (9, 6.4))
     axes: Any = figure.subplots(2, 2).flat
     for axis, (key, title) in zip(axes, PANELS.items(), strict=True):
         for (block, mode), points in series(section, key).items():
@@ -59,7 +53,7 @@ def series(section: dict[str, Any], key: str) -> dict[tuple[str, str], tuple[lis
     unit: float | None = GIB if key == "peak" else None
     for line in section.values():
         for mode in line["contestants"] if line["order"] == "full_preact" else ():
-            if measured := values(line, mode, key):
+            if measured := read_values(line, mode, key):
                 median = Spread.of(measured).median
                 unit = unit or median
                 at, height = found.setdefault((line["unit"], mode), ([], []))

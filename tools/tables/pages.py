@@ -1,4 +1,4 @@
-"""The tables of README and docs, made from `results/`: `python -m tools.tables.pages` writes them anew.
+"""The tables of README and docs, made from `results/`: `python -m tools.tables` writes them.
 
 A table stands in a page between `<!-- results: NAME -->` and `<!-- end -->`.
 """
@@ -14,7 +14,7 @@ from resnets import records
 from resnets.atomic import write_atomically
 from resnets.differences import label_groups
 from resnets.errors import UserError
-from resnets.papers.numbers import beside
+from resnets.papers.numbers import quote_paper
 from resnets.runs import Summary
 from resnets.spec import Spec
 from resnets.text import print_lines, say
@@ -23,8 +23,8 @@ from tools.tables import depth, performance, reliability, reproduced
 _PLACE = re.compile(r"(<!-- results: ([a-z0-9-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
-def cifar(results: Path) -> str:
-    """Every collected training: errors of ours and of the papers."""
+def write_cifar(results: Path) -> str:
+    """Every collected training: our errors and the papers'."""
     lines = ["| network | data | recipe | test error, ours | the papers' |", "|---|---|---|---|---|"]
     for path in sorted((results / "cifar").glob("*.json")):
         groups = records.check_trainings(records.load(path), path)
@@ -32,32 +32,37 @@ def cifar(results: Path) -> str:
             tests = [run["result"]["test"] for run in result["runs"]]
             spec, data = Spec.from_dict(result["network"]), result["data"]["name"]
             # Of several runs the spread is over seeds; of one it can only be over test images.
-            said = Summary(tuple(test["error"] for test in tests)) if len(tests) > 1 else _with_interval(tests[0])
-            cells = [spec.name + variant, data, f"`{result['recipe']['name']}`", f"[{said}](results/cifar/{path.name})"]
-            lines.append(f"| {' | '.join(cells)} | {beside(spec, data) or '-'} |")
+            error = Summary(tuple(test["error"] for test in tests)) if len(tests) > 1 else _write_interval(tests[0])
+            cells = [
+                spec.name + variant,
+                data,
+                f"`{result['recipe']['name']}`",
+                f"[{error}](results/cifar/{path.name})",
+            ]
+            lines.append(f"| {' | '.join(cells)} | {quote_paper(spec, data) or '-'} |")
     return "\n".join(lines)
 
 
-def imagenet(results: Path) -> str:
-    """Every test by a protocol of the papers: errors among the first one and the first five, with their intervals."""
+def write_imagenet(results: Path) -> str:
+    """Every test by a protocol of the papers: top-1 and top-5 errors, with their intervals."""
     lines = ["| network | data | views | top-1 error | top-5 error |", "|---|---|---|---|---|"]
     for path in sorted((results / "imagenet").glob("*.json")):
         result = records.TEST.read(path)
-        cells = [_with_interval(score) for score in (result, result["top5"])]
+        cells = [_write_interval(score) for score in (result, result["top5"])]
         data = f"{Path(result['data']).name}, {result['images']} pictures"
         link = f"[{result['network']['name']}](../results/imagenet/{path.name})"
         lines.append(f"| {link} | {data} | {result['views']} | {cells[0]} | {cells[1]} |")
     return "\n".join(lines)
 
 
-def _with_interval(score: dict[str, Any]) -> str:
+def _write_interval(score: dict[str, Any]) -> str:
     """An error and its 95 % interval."""
     low, high = score["interval"]
     return f"{score['error']:.2f} % ({low:.1f} to {high:.1f})"
 
 
-def transfer(results: Path) -> str:
-    """Every comparison of given weights with new ones: errors by way, and how much the weights gain over each."""
+def write_transfer(results: Path) -> str:
+    """Every comparison of pretrained weights with new ones: errors by way, and the gain of the weights over each."""
     lines = ["| network | images | begun at | test error | behind the weights by |", "|---|---|---|---|---|"]
     found = sorted((results / "transfer").glob("*.json"))
     for path in found:
@@ -66,34 +71,34 @@ def transfer(results: Path) -> str:
         images = f"{result['data']['name']}, {result['data']['training_images']:,} in {result['steps']} steps"
         for way, errors in result["errors"].items():
             gain = result["gains"].get(way)
-            begun = result["weights"]["name"] if gain is None else way
+            start = result["weights"]["name"] if gain is None else way
             behind = f"{gain['mean']:.2f} +- {gain['bound_95']:.2f} points" if gain else "-"
-            lines.append(f"| {link} | {images} | {begun} | {Summary(tuple(errors))} | {behind} |")
+            lines.append(f"| {link} | {images} | {start} | {Summary(tuple(errors))} | {behind} |")
     return "\n".join(lines) if found else "Not measured yet: `python -m benchmarks.transfer` measures it."
 
 
 TABLES: dict[str, Callable[[Path], str]] = {
-    "cifar": cifar,
-    "imagenet": imagenet,
-    "transfer": transfer,
+    "cifar": write_cifar,
+    "imagenet": write_imagenet,
+    "transfer": write_transfer,
     **reproduced.TABLES,
     **performance.TABLES,
     **reliability.TABLES,
 }
 
 
-def filled(page: str, results: Path) -> str:
-    """A page with its tables made anew."""
+def fill_page(page: str, results: Path) -> str:
+    """Replace the tables of a page."""
     return _PLACE.sub(lambda m: f"{m[1]}{TABLES[m[2]](results)}\n{m[3]}", page)
 
 
 def fill_pages(root: Path) -> None:
-    """Make the tables and pictures of a checkout anew."""
+    """Update the tables and pictures of a checkout."""
     for path in [root / "README.md", *sorted((root / "docs").glob("*.md"))]:
         page = path.read_text(encoding="utf-8")
-        if (new := filled(page, root / "results")) != page:
+        if (new := fill_page(page, root / "results")) != page:
             write_atomically(path, new.encode("utf-8", "backslashreplace"))  # names of files may be no UTF-8
-            print_lines(f"{path.relative_to(root)}: tables made anew")
+            print_lines(f"{path.relative_to(root)}: tables updated")
     depth.draw(root / "results")
     reproduced.draw(root / "results")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from resnets import records
 from tools.tables import targets as aims
-from tools.tables.ratios import Line, Spread, lines, ratio, reason, values
+from tools.tables.ratios import Line, Spread, compute_ratio, read_lines, read_reason, read_values
 
 GIB, MIB = 2**30, 2**20
 NOT_YET = "Not measured yet: `make bench` measures it, and `make tables` puts it here."
@@ -30,61 +30,64 @@ def label(contestant: str) -> str:
     return LABELS.get(contestant, contestant)
 
 
-def _cell(spread: Spread | None) -> str:
+def _write_cell(spread: Spread | None) -> str:
     return str(spread) if spread else "-"
 
 
-def _contestants(section: Mapping[str, Line]) -> list[str]:
-    """Everyone in the section, in the order of the lines."""
+def _list_contestants(section: Mapping[str, Line]) -> list[str]:
+    """All contestants of a section, in the order of the lines."""
     return list(dict.fromkeys(name for line in section.values() for name in line["contestants"]))
 
 
-def speeds(section: Mapping[str, Line]) -> Table:
-    """A line a row, a contestant a column: how many times as fast as the first."""
-    base, *others = _contestants(section)
+def tabulate_speeds(section: Mapping[str, Line]) -> Table:
+    """A row for each line, a column for each contestant: how many times as fast as the first."""
+    base, *others = _list_contestants(section)
     others = [name for name in others if name != "roofline"]
-    rows = [[name, *(_cell(ratio(line, base, other)) for other in others)] for name, line in section.items()]
+    rows = [
+        [name, *(_write_cell(compute_ratio(line, base, other)) for other in others)] for name, line in section.items()
+    ]
     return [f"times as fast as {base}", *map(label, others)], rows
 
 
-def steps(section: Mapping[str, Line]) -> Table:
-    """Speeds, and beside them the share that the convolutions alone have of a step."""
-    header, rows = speeds(section)
-    shared = [name for name in ("timm", "plain", "fast") if name in _contestants(section)]
+def tabulate_steps(section: Mapping[str, Line]) -> Table:
+    """Speeds, and the share of a step that the convolutions alone take."""
+    header, rows = tabulate_speeds(section)
+    shared = [name for name in ("timm", "plain", "fast") if name in _list_contestants(section)]
     for row, line in zip(rows, section.values(), strict=True):
         # The roofline's time over the contestant's, so the roofline is the base.
-        row += [_cell(ratio(line, "roofline", name)) for name in shared]
+        row += [_write_cell(compute_ratio(line, "roofline", name)) for name in shared]
     return header + [f"convolutions' share, {label(name)}" for name in shared], rows
 
 
-def memory(section: Mapping[str, Line]) -> Table:
-    """A contestant a row: its peak, the forecast's share of it, and what it gains over timm in memory and in time."""
+def tabulate_memory(section: Mapping[str, Line]) -> Table:
+    """A row for each contestant: its peak, the estimate's share of it, and its gain over timm in memory and time."""
     rows = []
     for name, line in section.items():
         for who in line["contestants"]:
-            peak = values(line, who, "peak")
+            peak = read_values(line, who, "peak")
             gib = Spread.of([p / GIB for p in peak]) if peak else None
-            said = values(line, who, "foretold")
-            told = said and peak and len(said) == len(peak)  # each round in a process of its own
-            share = Spread.of([s / p for s, p in zip(said, peak, strict=True)]) if told else None  # type: ignore[arg-type]
-            gains = [ratio(line, "timm", who, key) for key in ("peak", "seconds")]
-            rows.append([name, label(who), *map(_cell, (gib, share, *gains))])
+            estimate = read_values(line, who, "foretold")
+            share = None
+            if estimate and peak and len(estimate) == len(peak):  # each round in its own process
+                share = Spread.of([e / p for e, p in zip(estimate, peak, strict=True)])
+            gains = [compute_ratio(line, "timm", who, key) for key in ("peak", "seconds")]
+            rows.append([name, label(who), *map(_write_cell, (gib, share, *gains))])
     header = ["network", "how", "peak, GiB", "foretold, share of it", "times less memory than timm"]
     return [*header, "times as fast as timm"], rows
 
 
-def depth(section: Mapping[str, Line]) -> Table:
+def tabulate_depth(section: Mapping[str, Line]) -> Table:
     """Time a layer against the shallowest net of the same kind of unit, and the peak memory of each mode."""
-    modes = _contestants(section)
+    modes = _list_contestants(section)
     shallowest: dict[tuple[str, str], Line] = {}
     rows = []
     for name, line in section.items():
         first = shallowest.setdefault((line["unit"], line["order"]), line)
         cells = [name, str(line["layers"]), line["unit"]]
-        cells += [_relative(line, first, mode, "seconds") for mode in modes]
-        cells += [_relative(line, first, modes[0], key) for key in ("build", "first")]
+        cells += [_compare_layers(line, first, mode, "seconds") for mode in modes]
+        cells += [_compare_layers(line, first, modes[0], key) for key in ("build", "first")]
         for mode in modes:
-            peak = values(line, mode, "peak")
+            peak = read_values(line, mode, "peak")
             cells.append(f"{Spread.of(peak).median / GIB:.2f}" if peak else "-")
         rows.append(cells)
     header = ["network", "layers", "unit", *(f"a step's time a layer, {mode}" for mode in modes)]
@@ -92,47 +95,47 @@ def depth(section: Mapping[str, Line]) -> Table:
     return header, rows
 
 
-def _relative(line: Line, first: Line, mode: str, key: str) -> str:
-    """A layer's part of a value, over that in the shallowest net; the lines were not measured in one round."""
-    here, there = values(line, mode, key), values(first, mode, key)
+def _compare_layers(line: Line, first: Line, mode: str, key: str) -> str:
+    """The value divided by the layers, relative to the shallowest net; by medians, as the rounds are not the same."""
+    here, there = read_values(line, mode, key), read_values(first, mode, key)
     if not here or not there:
         return "-"
     layers = line["layers"] / first["layers"]
     return f"{Spread.of(here).median / Spread.of(there).median / layers:.2f}"
 
 
-def absences(section: Mapping[str, Line]) -> list[str]:
-    """Why a place in the table is empty: a sentence for each reason."""
+def explain_gaps(section: Mapping[str, Line]) -> list[str]:
+    """Why cells of the table are empty: a sentence for each reason."""
     where: dict[str, list[str]] = {}
     for name, line in section.items():
         for who in line["contestants"]:
-            if why := reason(line, who):
+            if why := read_reason(line, who):
                 where.setdefault(f"{label(who)}: {why}", []).append(name)
     return [f"{why} ({'; '.join(names)})." for why, names in where.items()]
 
 
 SECTIONS: dict[str, Callable[[Mapping[str, Line]], Table]] = {
-    "step": steps,
-    "memory": memory,
-    "large": memory,
-    "inference": speeds,
-    "data": speeds,
-    "jpeg": speeds,
-    "startup": speeds,
-    "depth": depth,
-    "race": speeds,
+    "step": tabulate_steps,
+    "memory": tabulate_memory,
+    "large": tabulate_memory,
+    "inference": tabulate_speeds,
+    "data": tabulate_speeds,
+    "jpeg": tabulate_speeds,
+    "startup": tabulate_speeds,
+    "depth": tabulate_depth,
+    "race": tabulate_speeds,
 }
 
 
 # --- as Markdown ------------------------------------------------------------------------------
 
 
-def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def write_markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     rule = ["---"] * len(header)
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (header, rule, *rows))
 
 
-def origin(section: Mapping[str, Line]) -> str:
+def describe_origin(section: Mapping[str, Line]) -> str:
     """Where the numbers of a table come from; lines of different runs name them all."""
 
     def all_of(read: Callable[[Line], Any]) -> str:
@@ -152,38 +155,38 @@ def origin(section: Mapping[str, Line]) -> str:
     return f"*{'; '.join(parts)}.*"
 
 
-def _page(name: str) -> Callable[[Path], str]:
+def _make_page(name: str) -> Callable[[Path], str]:
     def page(results: Path) -> str:
-        section = lines(results, name)
+        section = read_lines(results, name)
         if not section:
             return NOT_YET
-        return "\n\n".join([markdown(*SECTIONS[name](section)), *absences(section), origin(section)])
+        return "\n\n".join([write_markdown(*SECTIONS[name](section)), *explain_gaps(section), describe_origin(section)])
 
     return page
 
 
-def _aims(results: Path) -> str:
-    return markdown(["what", "at least", "then", "measured", "met"], aims.rows(results))
+def _write_aims(results: Path) -> str:
+    return write_markdown(["what", "at least", "then", "measured", "met"], aims.list_rows(results))
 
 
-def _epoch(results: Path) -> str:
+def _write_epoch(results: Path) -> str:
     """Memory along an epoch of files: `benchmarks.epoch`."""
     path = results / "bench" / "epoch.json"
     if not path.exists():
         return "Not measured yet: `python -m benchmarks.epoch` measures it."
-    told = records.EPOCH.read(path)
-    _, indexed, *along = told["points"]
+    record = records.EPOCH.read(path)
+    _, indexed, *along = record["points"]
     rows = [
         [f"{point['images']:,}", *(f"{size / MIB:.0f}" for size in (point["training"], sum(point["decoders"])))]
         for point in (indexed, *along)
     ]
-    header = ["images seen", "the process that trains, MiB", f"decoders ({told['decoders']}), MiB"]
-    where = f"*{told['files']:,} files; commit {(told['commit'] or 'unknown')[:10]}; {told['began'][:10]}.*"
-    return f"{markdown(header, rows)}\n\n{where}"
+    header = ["images seen", "the process that trains, MiB", f"decoders ({record['decoders']}), MiB"]
+    where = f"*{record['files']:,} files; commit {(record['commit'] or 'unknown')[:10]}; {record['began'][:10]}.*"
+    return f"{write_markdown(header, rows)}\n\n{where}"
 
 
 TABLES: dict[str, Callable[[Path], str]] = {
-    "bench-aims": _aims,
-    "bench-epoch": _epoch,
-    **{f"bench-{name}": _page(name) for name in SECTIONS},
+    "bench-aims": _write_aims,
+    "bench-epoch": _write_epoch,
+    **{f"bench-{name}": _make_page(name) for name in SECTIONS},
 }

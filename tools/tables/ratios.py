@@ -38,27 +38,27 @@ class Spread:
         return median if low == high else f"{median} ({low} to {high})"
 
 
-def lines(results: Path, section: str) -> dict[str, Line]:
-    """The lines of a section by name; none where it was not measured."""
+def read_lines(results: Path, section: str) -> dict[str, Line]:
+    """The lines of a section by name; empty where it was not measured."""
     path = results / "bench" / f"{section}.json"
     record = records.DEPTH if section == "depth" else records.BENCH
     return record.read(path)["lines"] if path.exists() else {}
 
 
-def values(line: Line, contestant: str, key: str = "seconds") -> list[float] | None:
-    """A contestant's repeats, one a round; None where it did not take part or the system does not tell."""
+def read_values(line: Line, contestant: str, key: str = "seconds") -> list[float] | None:
+    """A contestant's repeats, one for each round; None where it did not take part or the system has no such value."""
     found = line["contestants"].get(contestant, {}).get(key)
     return found if found and None not in found else None
 
 
-def ratio(line: Line, base: str, contestant: str, key: str = "seconds") -> Spread | None:
+def compute_ratio(line: Line, base: str, contestant: str, key: str = "seconds") -> Spread | None:
     """The base's repeats over the contestant's, round by round: above 1 the contestant needs less."""
-    over, under = values(line, base, key), values(line, contestant, key)
+    over, under = read_values(line, base, key), read_values(line, contestant, key)
     if over is None or under is None:
         return None
     return Spread.of([a / b for a, b in zip(over, under, strict=True)])
 
 
-def reason(line: Line, contestant: str) -> str:
+def read_reason(line: Line, contestant: str) -> str:
     """Why a contestant has no numbers."""
     return line["contestants"].get(contestant, {}).get("reason", "")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tools.tables.performance import markdown
+from tools.tables.performance import write_markdown
 
 NOT_YET = "Not run yet: `make torture` attacks, and `make tables` puts here what it found."
 BROKEN = {  # the keys of a section, and the heads of their columns
@@ -60,7 +60,7 @@ def read(results: Path) -> dict[str, Any] | None:
     return json.loads(path.read_text()) if path.exists() else None
 
 
-def promises(results: Path) -> str:
+def write_promises(results: Path) -> str:
     """Each promise, how often it was tried, and how often it was broken."""
     found = read(results)
     if found is None:
@@ -71,10 +71,10 @@ def promises(results: Path) -> str:
         tried = sum(section["tried"] for section in sections)
         broken = sum(section.get(kind, 0) for section in sections for kind in kinds)
         rows.append([sentence, f"{tried:,}", f"{broken:,}", "not tried" if not tried else "no" if broken else "yes"])
-    return markdown(["promise", "tried", "broken", "holds"], rows)
+    return write_markdown(["promise", "tried", "broken", "holds"], rows)
 
 
-def attacks(results: Path) -> str:
+def write_attacks(results: Path) -> str:
     """Each section with its counts, what was skipped and why, and where the figures come from."""
     found = read(results)
     if found is None:
@@ -86,14 +86,14 @@ def attacks(results: Path) -> str:
             rows.append([what, f"{section['tried']:,}", *counts, f"{section['most memory, MiB']:,}"])
             skipped += [f"Skipped ({what}, {count} times): {why}." for why, count in section["skipped"].items()]
     header = ["attacks", "tried", *BROKEN.values(), "most memory, MiB"]
-    return "\n\n".join([markdown(header, rows), *skipped, origin(found)])
+    return "\n\n".join([write_markdown(header, rows), *skipped, describe_origin(found)])
 
 
-def origin(found: dict[str, Any]) -> str:
+def describe_origin(found: dict[str, Any]) -> str:
     whole = "" if found["complete"] else "; not the whole of it"
     machine = f"{found['machine']['cpu']} with {found['machine']['cores']} cores; torch {found['versions']['torch']}"
     commit = f"commit {(found['commit'] or 'unknown')[:10]}; {found['began'][:10]}"
     return f"*`{found['command']}`, seed {found['seed']}{whole}; {machine}; {commit}.*"
 
 
-TABLES: dict[str, Callable[[Path], str]] = {"torture-promises": promises, "torture-attacks": attacks}
+TABLES: dict[str, Callable[[Path], str]] = {"torture-promises": write_promises, "torture-attacks": write_attacks}

@@ -37,7 +37,7 @@ COMMANDS = (
     runs.plot,
     runs.results,
     papers.reproduce,
-    papers.report,
+    runs.report,
     data.data,
 )
 

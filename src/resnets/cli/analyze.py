@@ -50,11 +50,11 @@ def _analyze(args: argparse.Namespace, options: AnalyzeOptions, changes: dict[st
     from resnets.analysis.analyze import analyze_each
     from resnets.cli.propagation_table import KEY, print_propagation
     from resnets.cli.signal_table import LOGGED_KEY, print_signal, read_signal
-    from resnets.report.propagation import plotting
+    from resnets.report.pictures import require_matplotlib
     from resnets.runs import provenance
 
     if args.out is not None:
-        plotting()
+        require_matplotlib("the analysis")
         Path(args.out).mkdir(parents=True, exist_ok=True)
     results = []
     for found in analyze_each(

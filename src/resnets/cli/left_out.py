@@ -1,4 +1,4 @@
-"""What a command that lists several things could not read, and left out."""
+"""Files that a command could not read and leaves out of a list."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from resnets.text import say
 
 
 class LeftOut:
-    """Prints each fault on stderr when it is found; at the end `code` is the exit code."""
+    """Prints each error to stderr; `code` is the exit code of the command."""
 
     def __init__(self) -> None:
         self.errors: list[UserError] = []
 
-    def tell(self, error: UserError) -> None:
+    def add(self, error: UserError) -> None:
         self.errors.append(error)
         say(f"left out: {error}")
 
     @contextmanager
-    def unless_readable(self) -> Iterator[None]:
-        """Leave out what the block is about if it cannot be read."""
+    def skip_unreadable(self) -> Iterator[None]:
+        """Leave out what the block reads if it cannot be read."""
         try:
             yield
         except UserError as error:
-            self.tell(error)
+            self.add(error)
 
     @property
     def code(self) -> int:

@@ -1,4 +1,4 @@
-"""`resnets reproduce` and `resnets report`."""
+"""`resnets reproduce`."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def reproduce(commands: Commands) -> None:
         "reproduce",
         ReproduceOptions,
         help="run the papers' tables and figures, at a budget",
-        description="Run the papers' tables and figures and put our numbers beside theirs. The plan and the time that "
-        "it takes come first. The same command again goes on where it was stopped and skips what is finished.",
+        description="Run the papers' tables and figures and compare our numbers with theirs. The plan and the time "
+        "that it takes are printed first. The same command again resumes what was stopped and skips what is finished.",
         usage="%(prog)s [options] EXPERIMENT ...",
     )
     command.add("names", nargs="*", help="table1, figure3 ..., or all", metavar="EXPERIMENT")
@@ -35,29 +35,5 @@ def reproduce(commands: Commands) -> None:
             return 0
         (given,) = command.read(args)
         return reproduce_command(args.names, ReproduceOptions(**given))
-
-    command.run(run)
-
-
-def report(commands: Commands) -> None:
-    command = Command(
-        commands,
-        "report",
-        help="the papers' numbers and ours as one page",
-        description="Put the papers' tables and figures, our results and where they come from into one HTML file that "
-        "needs no network.",
-    )
-    command.add(
-        "results",
-        nargs="*",
-        help="files, or folders with all below them, that reproduce, analyze --out or results wrote (results)",
-        metavar="RESULTS",
-    )
-    command.add("-o", "--out", default="report.html", help="the page (report.html)", metavar="FILE")
-
-    def run(args: argparse.Namespace) -> int:
-        from resnets.cli.run_output import report_command
-
-        return report_command(args.results or ["results"], args.out)
 
     command.run(run)

@@ -9,13 +9,13 @@ from resnets.errors import UserError
 from resnets.experiments.budgets import BUDGETS
 from resnets.experiments.options import ReproduceOptions
 from resnets.experiments.outcomes import Outcomes
-from resnets.experiments.plan import Job
-from resnets.experiments.reproduce import ConsoleWatcher, Plan, Reproduction, RowEstimate, reproduce
+from resnets.experiments.plan import Job, Plan, RowEstimate
+from resnets.experiments.reproduce import ConsoleWatcher, Reproduction, reproduce
 from resnets.papers.tables import EXPERIMENTS
 from resnets.text import clock, print_lines, print_table, say
 
-_BUSY = 1.25  # times the CPU time of a step: from there on the clock tells about other programs
-_SOON = 60.0  # seconds that are over before a warning is read
+_BUSY = 1.25  # times the CPU time of a step: above this, other programs slow it down
+_SOON = 60.0  # seconds; shorter plans get no warning
 
 
 def list_command() -> None:
@@ -40,7 +40,7 @@ class _Printer(ConsoleWatcher):
         self.left_out = left_out
 
     def leave_out(self, error: UserError) -> None:
-        self.left_out.tell(error)
+        self.left_out.add(error)
 
     def show_plan(self, plan: Plan) -> None:
         if plan.rows:
@@ -83,7 +83,7 @@ def _describe_row(row: RowEstimate) -> list[str]:
 
 
 def _print_total(rows: list[RowEstimate]) -> None:
-    """The time by the clock and the CPU time, and a warning where other programs make the first much longer."""
+    """The time by the clock and the CPU time, with a warning if other programs make the first much longer."""
     total, cpu = sum(row.seconds for row in rows), sum(row.cpu_seconds or 0.0 for row in rows)
     hours = f", {cpu / 3600:.2f} CPU hours" if cpu else ""
     print_lines(f"{len(rows)} rows to run: {clock(total)} at the current load of the machine{hours}.", flush=True)
@@ -96,7 +96,7 @@ def _print_total(rows: list[RowEstimate]) -> None:
 
 
 def _print_comparison(found: Reproduction, budget: str) -> None:
-    """Each experiment beside the papers' numbers, and the observations that its rows speak of."""
+    """Each experiment compared with the papers, and the observations about its rows."""
     for table in found.tables:
         print_lines("", table.title)
         print_table(table.header, table.cells, table.header[1:5])
@@ -106,7 +106,7 @@ def _print_comparison(found: Reproduction, budget: str) -> None:
 
 
 def _print_responses(found: Outcomes, path: Path) -> None:
-    """Figure 7 as a table and, where it can be drawn, as a picture. Older results do not have it."""
+    """Figure 7 as a table and, with matplotlib, as a picture. Older results do not have it."""
     from resnets.report import responses
 
     figure = EXPERIMENTS["figure7"]

@@ -17,31 +17,31 @@ from resnets.text import clock, print_json, print_lines, print_table
 
 def runs_command(folder: str, *, as_json: bool) -> int:
     left_out = LeftOut()
-    runs = list_runs(folder, left_out.tell)
+    runs = list_runs(folder, left_out.add)
     if as_json:
         print_json([run.to_dict() for run in runs])
         return left_out.code
     if not runs:
         raise UserError(f"there is no run in {folder}{' that can be read' * left_out.code}.")
     header = ("run", *runs[0].differs, "state", "steps", "loss", "error on", "last", "best", "time left")
-    cells = [[run.run, *run.differs.values(), *_progress(run)] for run in runs]
+    cells = [[run.run, *run.differs.values(), *_describe_progress(run)] for run in runs]
     print_table(header, cells, right=("steps", "loss", "last", "best", "time left"))
     return left_out.code
 
 
-def _progress(run: RunSummary) -> list[str]:
+def _describe_progress(run: RunSummary) -> list[str]:
     return [
         run.state,
         f"{run.step:,}/{run.steps:,}",
-        _number(run.loss, 3),
+        _write_number(run.loss, 3),
         run.error_on or "",
-        _number(run.last_error, 2),
-        _number(run.best_error, 2),
+        _write_number(run.last_error, 2),
+        _write_number(run.best_error, 2),
         "" if run.seconds_left is None else clock(run.seconds_left),
     ]
 
 
-def _number(value: float | None, digits: int) -> str:
+def _write_number(value: float | None, digits: int) -> str:
     return "" if value is None else f"{value:,.{digits}f}"
 
 
@@ -50,7 +50,7 @@ def plot_command(paths: list[str], out: str) -> int:
     if len(runs) == 1:
         curves.require_drawable(runs[0])
     for run in runs:
-        with left_out.unless_readable():
+        with left_out.skip_unreadable():
             curves.require_drawable(run)
             drawn.append(run)
     if not drawn:
@@ -79,15 +79,15 @@ def _print_comparison(comparison: RunComparison) -> None:
     outcome: dict[str, Sequence[str]] = {
         "state": [run.state for run in runs],
         "steps": [f"{run.step:,}/{run.steps:,}" for run in runs],
-        "training loss": [_number(run.loss, 3) for run in runs],
+        "training loss": [_write_number(run.loss, 3) for run in runs],
         "error on": [run.error_on or "" for run in runs],
-        "last error, %": [_number(run.last_error, 2) for run in runs],
-        "best error, %": [_number(run.best_error, 2) for run in runs],
+        "last error, %": [_write_number(run.last_error, 2) for run in runs],
+        "best error, %": [_write_number(run.best_error, 2) for run in runs],
         "95 % interval": [f"{run.interval[0]:.2f} to {run.interval[1]:.2f}" if run.interval else "" for run in runs],
-        "images a second": [_number(run.images_per_second, 0) for run in runs],
-        "peak memory, MiB": [_number(run.memory, 0) for run in runs],
+        "images a second": [_write_number(run.images_per_second, 0) for run in runs],
+        "peak memory, MiB": [_write_number(run.memory, 0) for run in runs],
     }
-    letters = [_letter(i) for i in range(len(runs))]
+    letters = [_name_column(i) for i in range(len(runs))]
     for letter, label, run in zip(letters, comparison.labels, runs, strict=True):
         print_lines(f"{letter}: {label} ({run.path})")
     print_lines()
@@ -98,7 +98,7 @@ def _print_comparison(comparison: RunComparison) -> None:
         print_lines("", *comparison.differences)
 
 
-def _letter(i: int) -> str:
+def _name_column(i: int) -> str:
     return chr(ord("A") + i) if i < 26 else f"run {i + 1}"
 
 
@@ -114,7 +114,7 @@ def report_command(paths: list[str], out: str) -> int:
     from resnets.report.page.page import write_report
 
     left_out = LeftOut()
-    inputs = write_report([Path(path) for path in paths], Path(out), left_out.tell)
+    inputs = write_report([Path(path) for path in paths], Path(out), left_out.add)
     counts = [f"{len(inputs.found[budget])} rows at budget {budget}" for budget in inputs.budgets]
     counts += [f"{len(inputs.analyses)} analyses", f"{len(inputs.trainings)} other trainings"]
     others = f"; {inputs.left_out} files of other kinds left out" if inputs.left_out else ""

@@ -1,14 +1,20 @@
-"""What becomes of runs: `runs`, `compare`, `plot`, `results`."""
+"""The commands about runs: `runs`, `compare`, `plot`, `results`, `report`."""
 
 from __future__ import annotations
 
-import argparse
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from resnets.cli.options import Command
 
 if TYPE_CHECKING:
     from resnets.cli.parser import Commands
+
+
+def _outputs() -> Any:
+    """What prints; it is imported when a command runs."""
+    from resnets.cli import run_output
+
+    return run_output
 
 
 def runs(commands: Commands) -> None:
@@ -21,13 +27,7 @@ def runs(commands: Commands) -> None:
     )
     command.add("folder", nargs="?", default="runs", help="folder of the runs (runs)", metavar="DIR")
     command.add("--json", action="store_true", help="print JSON")
-
-    def run(args: argparse.Namespace) -> int:
-        from resnets.cli.run_output import runs_command
-
-        return runs_command(args.folder, as_json=args.json)
-
-    command.run(run)
+    command.run(lambda args: _outputs().runs_command(args.folder, as_json=args.json))
 
 
 def compare(commands: Commands) -> None:
@@ -41,13 +41,7 @@ def compare(commands: Commands) -> None:
     command.add("runs", nargs="+", help="folders of runs", metavar="RUN")
     command.add("--json", action="store_true", help="print JSON")
     command.add("-o", "--out", help="draw the curves: .svg, .png or .pdf", metavar="FILE")
-
-    def run(args: argparse.Namespace) -> None:
-        from resnets.cli.run_output import compare_command
-
-        compare_command(args.runs, args.out, as_json=args.json)
-
-    command.run(run)
+    command.run(lambda args: _outputs().compare_command(args.runs, args.out, as_json=args.json))
 
 
 def plot(commands: Commands) -> None:
@@ -59,13 +53,7 @@ def plot(commands: Commands) -> None:
     )
     command.add("runs", nargs="+", help="folders of runs", metavar="RUN")
     command.add("-o", "--out", default="curves.svg", help="the picture: .svg, .png or .pdf (curves.svg)")
-
-    def run(args: argparse.Namespace) -> int:
-        from resnets.cli.run_output import plot_command
-
-        return plot_command(args.runs, args.out)
-
-    command.run(run)
+    command.run(lambda args: _outputs().plot_command(args.runs, args.out))
 
 
 def results(commands: Commands) -> None:
@@ -78,10 +66,22 @@ def results(commands: Commands) -> None:
     )
     command.add("runs", nargs="+", help="folders of runs", metavar="RUN")
     command.add("-o", "--out", required=True, help="the file to write", metavar="FILE")
+    command.run(lambda args: _outputs().results_command(args.runs, args.out))
 
-    def run(args: argparse.Namespace) -> None:
-        from resnets.cli.run_output import results_command
 
-        results_command(args.runs, args.out)
-
-    command.run(run)
+def report(commands: Commands) -> None:
+    command = Command(
+        commands,
+        "report",
+        help="the papers' numbers and ours as one page",
+        description="Put the papers' tables and figures, our results and where they come from into one HTML file that "
+        "needs no network.",
+    )
+    command.add(
+        "results",
+        nargs="*",
+        help="files, or folders with all below them, that reproduce, analyze --out or results wrote (results)",
+        metavar="RESULTS",
+    )
+    command.add("-o", "--out", default="report.html", help="the page (report.html)", metavar="FILE")
+    command.run(lambda args: _outputs().report_command(args.results or ["results"], args.out))

@@ -31,16 +31,18 @@ def add_sweep_options(parser: argparse.ArgumentParser) -> None:
 
 
 def sweep_command(model: str, options: SweepOptions, keywords: Mapping[str, Any]) -> int:
-    """Plan, run and summarise a sweep; `keywords` are those of `resnets.train`. 1 if a run failed."""
-    from resnets.experiments.sweep import ConsoleSweepWatcher, SweepWatcher, plan_sweep, run_sweep
+    """Run and summarise a sweep; `keywords` are those of `resnets.train`. 1 if a run failed."""
+    from resnets.experiments.sweep import ConsoleSweepWatcher, SweepWatcher, sweep
 
     if os.environ.get("WORLD_SIZE", "1") != "1":
         raise UserError("--vary, --seeds and --jobs train on one device: start them without torchrun.")
-    keywords = dict(keywords)
-    trials = plan_sweep(model, options, keywords.pop("seed", 0), keywords)
-    _print_plan(model, trials, options)
-    watcher = SweepWatcher() if keywords.get("quiet") else ConsoleSweepWatcher()
-    found = run_sweep(model, trials, options.jobs, keywords, watcher)
+
+    class Printer(SweepWatcher if keywords.get("quiet") else ConsoleSweepWatcher):  # type: ignore[misc]
+        def show_plan(self, trials: Sequence[Trial]) -> None:
+            _print_plan(model, trials, options)
+
+    given = {name: getattr(options, name) for name in fields_of(SweepOptions)}
+    found = sweep(model, watcher=Printer(), **given, **keywords)
     _print_results(model, found)
     return 1 if found.failures else 0
 

@@ -62,7 +62,7 @@ def train(commands: Commands) -> None:
 
 def print_result(run: Run) -> None:
     """The scores of a finished run, and its curves."""
-    from resnets.papers.numbers import beside
+    from resnets.papers.numbers import quote_paper
     from resnets.report.curves import draw
     from resnets.spec import Spec
 
@@ -72,7 +72,11 @@ def print_result(run: Run) -> None:
         if split in result:
             low, high = result[split]["interval"]
             print_lines(f"{what}: {split} error {result[split]['error']:.2f} % (95 % interval {low:.2f} to {high:.2f})")
-    if "test" in result and isinstance(identity.network, Spec) and (theirs := beside(identity.network, identity.data)):
+    if (
+        "test" in result
+        and isinstance(identity.network, Spec)
+        and (theirs := quote_paper(identity.network, identity.data))
+    ):
         print_lines(theirs)
     print_lines(f"run: {run.path}")
     try:

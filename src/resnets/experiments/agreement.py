@@ -1,8 +1,8 @@
-"""Does a row of ours agree with the papers'?
+"""Decide whether a row of ours agrees with the papers'.
 
-Where nothing was scaled the values are compared. Where something was, only the order can be: a row agrees if it
-stands to the other rows of its table as in the paper. It must be told apart from at least half of them by more than
-the spread between seeds, and be contrary to the paper with none.
+Where nothing was scaled the values are compared. Where something was, only the order can be: a row agrees if it has
+the paper's order with at least half of the other rows of its table, by more than the spread between seeds, and the
+contrary order with none.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def find_agreement(cell: Cell, experiment: Experiment, found: Outcomes) -> Agree
     one, theirs = found.find(cell), cell.value.rank
     if cell.row is None or one is None or theirs is None:
         return None
-    found = found.by(cell.test)  # the spread is that of rows tested alike
+    found = found.by(cell.test)  # the spread is that of rows with the same test
     return (
         _compare_order(cell, experiment, found)
         if one.scaled
@@ -48,7 +48,7 @@ def _compare_value(row: Row, theirs: float, mean: float | None, found: Outcomes)
     why = f"{abs(difference):.2f} points {'above' if difference > 0 else 'below'} the paper's"
     noise = found.spread("error")
     if noise is None:
-        return Agreement(UNDECIDED, f"{why}; no row has two seeds to tell the spread")
+        return Agreement(UNDECIDED, f"{why}; no row has two seeds to estimate the spread")
     beyond = found.sign(difference, 1 / len(values) + 1 / _PAPER_RUNS, "error")
     return Agreement(AGAINST if beyond else AGREES, f"{why}; seeds' spread {noise.std:.2g}")
 
@@ -73,14 +73,14 @@ def _compare_order(cell: Cell, experiment: Experiment, found: Outcomes) -> Agree
 
 
 def _find_peers(cell: Cell, experiment: Experiment, found: Outcomes) -> list[tuple[int, Row]]:
-    """The other rows on the same data, tested and scaled alike, and on which side of them the paper has this one."""
+    """Other rows with the same data, test and scaling, and 1 if the paper has a higher error of this row, else -1."""
     here, theirs = found.find(cell), cell.value.rank
     peers: dict[Row, int] = {}
     for other in experiment.cells:
         there, rank = found.find(other), other.value.rank
         if cell.row is None or other.row is None or here is None or there is None or theirs is None or rank is None:
             continue
-        alike = (other.row.data, other.test, there.scaled) == (cell.row.data, cell.test, here.scaled)
-        if alike and other.row != cell.row and rank != theirs:
+        comparable = (other.row.data, other.test, there.scaled) == (cell.row.data, cell.test, here.scaled)
+        if comparable and other.row != cell.row and rank != theirs:
             peers[other.row] = 1 if theirs > rank else -1
     return [(sign, row) for row, sign in peers.items()]

@@ -1,11 +1,9 @@
-"""How much of the papers' protocol is afforded, as data: each budget says what it scales, by the depth of a row."""
+"""Budgets, as data: how much of the papers' protocol is run, and what is scaled, by the depth of a row."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
-
-from resnets.errors import one_of
 
 CLASSES = {"cifar10": 10, "cifar100": 100, "imagenet": 1000}
 PAPER_BATCH = 128  # on CIFAR; on ImageNet twice that
@@ -13,18 +11,18 @@ PAPER_BATCH = 128  # on CIFAR; on ImageNet twice that
 
 @dataclass(frozen=True)
 class Scale:
-    """What becomes of rows of up to `layers` layers. None leaves a thing as the papers have it."""
+    """How rows of up to `layers` layers are scaled. None keeps what the papers have."""
 
     layers: int | None = None
     iterations: int | None = None  # warm-up and milestones keep their shares of the training
     batch: int | None = None  # of a row of 128; others, and all learning rates, in proportion
-    side: int | None = None  # of the images, of which also the padding keeps its share
+    side: int | None = None  # of the images; the padding is scaled with it
     units: int | None = None  # at most in a stage
     thinner: int = 1  # filters are divided by this
     seeds: int | None = None
     tested: int | None = None  # test images
     classes: int | None = None  # of ImageNet's
-    recipe: tuple[tuple[str, Any], ...] = ()  # further fields, as they are
+    recipe: tuple[tuple[str, Any], ...] = ()  # more fields, unscaled
 
 
 @dataclass(frozen=True)
@@ -39,7 +37,7 @@ class Budget:
     fails: tuple[tuple[str, float], ...] = ()  # errors above which a run on that data counts as failed
 
     def limit(self, data: str, classes: int) -> float:
-        """The error above which a run fails: else nine tenths of what guessing has."""
+        """The error above which a run fails: by default nine tenths of the error of guessing."""
         return dict(self.fails).get(data, 0.9 * (100 - 100 / classes))
 
 
@@ -90,9 +88,3 @@ BUDGETS: dict[str, Budget] = {
         ),
     )
 }  # fmt: skip
-
-
-def find_budget(name: str) -> Budget:
-    if name not in BUDGETS:
-        raise one_of("budget", name, BUDGETS)
-    return BUDGETS[name]

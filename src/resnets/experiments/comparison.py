@@ -1,4 +1,4 @@
-"""Our numbers beside the papers', as text. Every number of ours carries its budget, its seeds and what was scaled."""
+"""Compare our numbers with the papers', as text. Each of ours comes with its budget, its seeds and what was scaled."""
 
 from __future__ import annotations
 
@@ -8,20 +8,24 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from resnets.experiments.outcomes import Outcome, Outcomes
-from resnets.experiments.ranks import spearman
 from resnets.papers.rows import Cell, Experiment
 
 HEADER = ("row", "the paper", "ours", "training loss", "runs", "scaled besides")
 
 
 def find_common(scalings: Iterable[Sequence[str]]) -> tuple[str, ...]:
-    """What was scaled in all rows alike, to be said once."""
+    """What was scaled in all rows."""
     first, *others = [*scalings] or [()]
     return tuple(word for word in first if all(word in other for other in others))
 
 
+def remove_common(scaled: Iterable[str], shared: Sequence[str]) -> tuple[str, ...]:
+    """What was scaled in a row and not in all."""
+    return tuple(word for word in scaled if word not in shared)
+
+
 def compare_rows(experiment: Experiment, found: Outcomes) -> tuple[list[list[str]], str]:
-    """A line a cell, in which what has not been run stays empty, and what was scaled in all of them."""
+    """A line for each cell, empty where it was not run, and what was scaled in all of them."""
     shared = find_common(found[row.name].scaled for row in experiment.rows if row.name in found)
     return [_compare_cell(cell, found, shared) for cell in experiment.cells], ", ".join(shared) or "nothing"
 
@@ -32,7 +36,7 @@ def _compare_cell(cell: Cell, found: Outcomes, shared: tuple[str, ...]) -> list[
         return [cell.full_label, str(cell.value), "quoted" if cell.row is None else "", "", "", ""]
     losses = [loss for loss in one.values("final") if math.isfinite(loss)]
     loss = f"{statistics.fmean(losses):.3f}" if losses else ""
-    besides = ", ".join(word for word in one.scaled if word not in shared)
+    besides = ", ".join(remove_common(one.scaled, shared))
     return [cell.full_label, str(cell.value), write_error(one), loss, str(len(one.runs)), besides]
 
 
@@ -52,7 +56,7 @@ def write_error(one: Outcome, unit: str = "") -> str:
 
 
 class Correlation(NamedTuple):
-    """Of the papers' column with ours, over rows of one data set that were scaled alike."""
+    """The rank correlation of the papers' errors with ours, over rows of one data set that were scaled equally."""
 
     value: float
     rows: int
@@ -62,8 +66,20 @@ class Correlation(NamedTuple):
         return f"rank correlation with the paper over {self.rows} rows on {self.data}: {self.value:+.2f}"
 
 
+def rank_values(values: Sequence[float]) -> list[float]:
+    """Ranks from 1 up; equal values share the mean of their ranks."""
+    return [(sum(v < value for v in values) + sum(v <= value for v in values) + 1) / 2 for value in values]
+
+
+def correlate_ranks(one: Sequence[float], other: Sequence[float]) -> float | None:
+    """Spearman's rank correlation; None for fewer than three pairs, or where all values of a column are equal."""
+    if len(one) < 3 or min(len(set(one)), len(set(other))) == 1:
+        return None
+    return statistics.correlation(rank_values(one), rank_values(other))
+
+
 def correlate(experiment: Experiment, found: Outcomes) -> Iterator[Correlation]:
-    """The rank correlation with the papers' column, apart for each data set and each way of scaling."""
+    """One for each data set and each way of scaling."""
     groups: dict[tuple[str, str, tuple[str, ...]], list[tuple[float, float]]] = {}
     for cell in experiment.cells:
         one, theirs = found.find(cell), cell.value.rank
@@ -71,5 +87,5 @@ def correlate(experiment: Experiment, found: Outcomes) -> Iterator[Correlation]:
             pairs = groups.setdefault((cell.row.data, cell.test, one.scaled), [])
             pairs.append((theirs, statistics.median(one.values("error"))))
     for (data, test, _), pairs in groups.items():
-        if (value := spearman(*zip(*pairs, strict=True))) is not None:
+        if (value := correlate_ranks(*zip(*pairs, strict=True))) is not None:
             yield Correlation(value, len(pairs), f"{data} by {test}" if test else data)

@@ -1,7 +1,7 @@
 """The papers' seven observations, each judged by the results of rows at one budget.
 
-A difference between two rows counts where it is larger than the spread between seeds explains (Student's t, 5 %),
-the spread being pooled over all rows of the budget. Everything else is undecided.
+A difference between two rows counts where it is larger than the spread between seeds explains (Student's t, 5 %).
+The spread is pooled over all rows of the budget. Everything else is undecided.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Claim:
-    """A part of an observation: 1 where the results say so, -1 where they say the contrary, 0 where neither."""
+    """A part of an observation: 1 if the results confirm it, -1 if they contradict it, else 0."""
 
     sign: int
     why: str
@@ -47,15 +47,15 @@ def _describe_noise(of: Outcomes, metric: str, difference: float) -> str:
     noise = of.spread(metric)
     if math.isnan(difference):
         return f"{METRICS[metric]}: not measured"
-    known = f"seeds' spread {noise.std:.2g}" if noise else "no row that learned has two seeds to tell the spread"
+    known = f"seeds' spread {noise.std:.2g}" if noise else "no row that learned has two seeds to estimate the spread"
     return f"{METRICS[metric]}; {known}"
 
 
 def judge_claims(claims: list[Claim]) -> tuple[str, str]:
-    """All claims must hold; one that is contradicted contradicts the whole."""
+    """The observation holds if all claims do, and fails if one is contradicted."""
     signs = [claim.sign for claim in claims]
     verdict = FAILS if -1 in signs else HOLDS if signs and all(sign == 1 for sign in signs) else UNDECIDED
-    words = {1: "yes", -1: "no", 0: "not told apart"}
+    words = {1: "yes", -1: "no", 0: "not clear"}
     return verdict, "; ".join(f"{words[claim.sign]}: {claim.why}" for claim in claims)
 
 
@@ -67,20 +67,8 @@ BN_AFTER, RELU_BEFORE = order(110, "bn_after_add"), order(110, "relu_before_add"
 SHALLOW, DEEP = 20, (56, 110)
 
 
-def _deep_original_is_slow(of: Outcomes) -> list[Claim]:
-    return [claim_higher(of, Row("resnet1001"), Row("preresnet1001"), "early")]
-
-
-def _shortcuts_train_worse(of: Outcomes) -> list[Claim]:
-    return [claim_higher(of, row, IDENTITY, "final") for row in FIGURE3]
-
-
-def _bn_after_is_slow(of: Outcomes) -> list[Claim]:
-    return [claim_higher(of, BN_AFTER, IDENTITY, "early")]
-
-
-def _relu_before_grows(of: Outcomes) -> list[Claim]:
-    growing, usual = _shares_of_growing_units(of[RELU_BEFORE.name]), _shares_of_growing_units(of[IDENTITY.name])
+def _check_growth(of: Outcomes) -> list[Claim]:
+    growing, usual = _measure_growth(of[RELU_BEFORE.name]), _measure_growth(of[IDENTITY.name])
     if not growing or not usual:
         return [Claim(0, "the signal was not measured")]
     sign = -1 if min(growing) < 1 else 0 if max(usual) == 1 else 1
@@ -88,8 +76,8 @@ def _relu_before_grows(of: Outcomes) -> list[Claim]:
     return [Claim(sign, why + f"{100 * max(usual):.0f} %")]
 
 
-def _shares_of_growing_units(one: Outcome) -> list[float]:
-    """For each run, the share of units that make the signal larger, of those that leave its dimension alone."""
+def _measure_growth(one: Outcome) -> list[float]:
+    """For each run, the share of units that make the signal larger, of those that keep its dimension."""
     edges, count = set(), 0
     for units in one.result["network"]["blocks"]:
         edges.add(count)
@@ -102,16 +90,7 @@ def _shares_of_growing_units(one: Outcome) -> list[float]:
     return shares
 
 
-def _truncation_grows_with_depth(of: Outcomes) -> list[Claim]:
-    return [claim_higher(of, Row("resnet1001"), Row("resnet164"), "truncation")]
-
-
-def _preactivation_regularises(of: Outcomes) -> list[Claim]:
-    original, preactivated = Row("resnet164"), Row("preresnet164")
-    return [claim_higher(of, preactivated, original, "final"), claim_higher(of, original, preactivated, "error")]
-
-
-def _plain_degrades(of: Outcomes) -> list[Claim]:
+def _check_degradation(of: Outcomes) -> list[Claim]:
     claims = []
     for layers in DEEP:
         plain, residual = Row(f"plain{layers}"), Row(f"resnet{layers}")
@@ -134,37 +113,42 @@ _SHALLOWS = (Row(f"plain{SHALLOW}"), Row(f"resnet{SHALLOW}"))
 class Observation:
     number: int
     text: str
-    rows: tuple[Row, ...]  # without any one of which it cannot be judged
+    rows: tuple[Row, ...]  # all are needed to judge it
     check: Callable[[Outcomes], list[Claim]]
 
 
+def observe_higher(number: int, text: str, *claims: tuple[Row, Row, str]) -> Observation:
+    """An observation that one row has a higher mean than another, of a metric; perhaps of several pairs."""
+    rows = tuple(dict.fromkeys(row for one, other, _ in claims for row in (other, one)))
+    return Observation(number, text, rows, lambda of: [claim_higher(of, *claim) for claim in claims])
+
+
 OBSERVATIONS = (
-    Observation(
+    observe_higher(
         1, "with the original unit the loss of ResNet-1001 falls slowly at first, with full pre-activation fast (v2 "
-        "Figure 1)", (Row("resnet1001"), Row("preresnet1001")), _deep_original_is_slow,
+        "Figure 1)", (Row("resnet1001"), Row("preresnet1001"), "early"),
     ),
-    Observation(
+    observe_higher(
         2, "scaled, gated and 1x1 shortcuts end with a higher training loss than identity (v2 Figure 3)",
-        (IDENTITY, *FIGURE3), _shortcuts_train_worse,
+        *((row, IDENTITY, "final") for row in FIGURE3),
     ),
-    Observation(
-        3, "BN after addition makes the early training slow (v2 Figure 6, left)", (IDENTITY, BN_AFTER),
-        _bn_after_is_slow,
+    observe_higher(
+        3, "BN after addition makes the early training slow (v2 Figure 6, left)", (BN_AFTER, IDENTITY, "early"),
     ),
     Observation(
         4, "ReLU before addition makes the signal grow monotonically (v2 Section 4.1)", (IDENTITY, RELU_BEFORE),
-        _relu_before_grows,
+        _check_growth,
     ),
-    Observation(
+    observe_higher(
         5, "the ReLU after the addition truncates more of y_l at 1001 layers than at 164 (v2 Section 4.2)",
-        (Row("resnet164"), Row("resnet1001")), _truncation_grows_with_depth,
+        (Row("resnet1001"), Row("resnet164"), "truncation"),
     ),
-    Observation(
+    observe_higher(
         6, "pre-activation ends with a slightly higher training loss and a lower test error (v2 Figure 6, right)",
-        (Row("resnet164"), Row("preresnet164")), _preactivation_regularises,
+        (Row("preresnet164"), Row("resnet164"), "final"), (Row("resnet164"), Row("preresnet164"), "error"),
     ),
     Observation(
-        7, "plain nets degrade with depth, residual nets do not (v1 Figure 6)", _SHALLOWS, _plain_degrades,
+        7, "plain nets degrade with depth, residual nets do not (v1 Figure 6)", _SHALLOWS, _check_degradation,
     ),
 )  # fmt: skip
 

@@ -10,7 +10,7 @@ from typing import Any
 from resnets.engine import ENGINES, MODES
 from resnets.errors import UserError, shown
 from resnets.experiments.budgets import BUDGETS
-from resnets.options import SEEDS, Options, option, parse_seeds
+from resnets.options import DEVICE, SEEDS, Options, option, parse_seeds
 
 MOST_SEEDS = 10_000  # of a row or a variant
 
@@ -24,9 +24,11 @@ class ReproduceOptions(Options):
     out: str = option("runs", "folder of the runs", metavar="DIR")
     results: str = option("results", "folder of the results", metavar="DIR")
     data_dir: str | None = option(None, "folder to look for CIFAR in", metavar="DIR")
-    imagenet: str | None = option(None, "ImageNet's folder, with train and val; its rows wait for it", metavar="DIR")
+    imagenet: str | None = option(
+        None, "ImageNet's folder, with train and val, for the rows on ImageNet", metavar="DIR"
+    )
     bad_images: str = option("error", "images that cannot be decoded", choices=("error", "skip"), metavar="POLICY")
-    device: str = option("auto", "cpu, cuda, mps ...; auto: an accelerator if there is one")
+    device: str = option("auto", DEVICE)
     engine: str = option("auto", "how units are computed", choices=ENGINES)
     memory: str = option(
         "auto", "fast, lean, min, or auto: the first that fits", choices=(*MODES, "auto"), metavar="MODE"
@@ -46,7 +48,7 @@ class SweepOptions(Options):
     )
     seeds: tuple[int, ...] = option((), "a run for each of these seeds: 0,1,2", parse=parse_seeds, metavar="N,N")
     runs: int = option(1, "this many seeds, from --seed on", least=1, most=MOST_SEEDS, metavar="N")
-    jobs: int = option(1, "runs at a time, each in a process of its own", least=1, most=1024, metavar="N")
+    jobs: int = option(1, "runs at a time, each in its own process", least=1, most=1024, metavar="N")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -14,7 +14,7 @@ from resnets.errors import UserError
 from resnets.papers.rows import Cell, Row
 from resnets.unit_spec import ORDERS
 
-METRICS = {  # of a run: the error counts in per cent, a run that diverged has infinite error and loss
+METRICS = {  # of a run; one that diverged has infinite error and loss
     "error": "test error, %",
     "top5": "top-5 error, %",
     "early": "training loss, the median of the first quarter",
@@ -25,14 +25,14 @@ METRICS = {  # of a run: the error counts in per cent, a run that diverged has i
 
 @dataclass(frozen=True)
 class Outcome:
-    """The runs of one row at one budget. Those on ImageNet were tested in several ways; `test` chooses one."""
+    """The runs of one row at one budget. Rows on ImageNet have several tests; `test` chooses one."""
 
     row: str
     budget: str
     scaled: tuple[str, ...]  # what differs from the papers' protocol
     limit: float  # above this error a run counts as failed
     result: dict[str, Any]  # the whole file
-    test: str = ""  # the way whose errors `values` gives
+    test: str = ""  # whose errors `values` gives
 
     @classmethod
     def from_dict(cls, result: dict[str, Any]) -> Outcome:
@@ -40,7 +40,7 @@ class Outcome:
 
     @property
     def tests(self) -> tuple[str, ...]:
-        """The ways in which it was tested; on CIFAR the one that has no name."""
+        """The names of its tests; on CIFAR there is one without a name."""
         return tuple(self.result.get("tests", ("",)))
 
     def by(self, test: str) -> Outcome:
@@ -98,7 +98,7 @@ def _loss(run: dict[str, Any], low: float, high: float, mean: Any) -> float | No
 
 
 def _truncation(one: Outcome, run: dict[str, Any]) -> float | None:
-    """Of units whose f has a ReLU, which leaves a zero where y_l was below it."""
+    """Only of units with a ReLU after the addition, which makes values of y_l below zero zero."""
     if "relu" not in ORDERS[one.result["network"]["order"]].after or "signal" not in run:
         return None
     return statistics.fmean(run["signal"]["zeros"][1:])  # the first map is the stem's
@@ -108,7 +108,7 @@ _READERS = {"error": _error, "top5": _top5, "early": _early, "final": _final, "t
 
 
 def read_row(path: Path) -> Outcome:
-    """The results of the row that the file is named after."""
+    """Read the results of the row that the file is named after."""
     try:
         one = Outcome.from_dict(records.ROW.read(path))
         if one.row != path.stem:
@@ -130,7 +130,7 @@ class Spread(NamedTuple):
 
 
 def student(freedom: int) -> float:
-    """Student's t for a two-sided 5 %; beyond ten degrees of freedom, that of ten, which is on the safe side."""
+    """Student's t for a two-sided 5 %; beyond ten degrees of freedom, that of ten, which is larger."""
     return _STUDENT[min(freedom, len(_STUDENT)) - 1]
 
 
@@ -142,7 +142,7 @@ class Outcomes(dict[str, Outcome]):
 
     @classmethod
     def read(cls, folder: Path, leave_out: Callable[[UserError], None] | None = None) -> Outcomes:
-        """From the files of a budget. One that cannot be read is refused, or given to `leave_out`."""
+        """Read the files of a budget. A file that cannot be read raises `UserError`, or is given to `leave_out`."""
         found = cls()
         for path in sorted(folder.glob("*.json")):
             try:
@@ -154,16 +154,16 @@ class Outcomes(dict[str, Outcome]):
         return found
 
     def find(self, cell: Cell) -> Outcome | None:
-        """The row of a cell, tested as the cell is; None where it is another system's, or has not been run."""
+        """The row of a cell, by the test of the cell; None where it is another system's, or has not been run."""
         one = self.get(cell.row.name) if cell.row else None
         return one.by(cell.test) if one and cell.test in one.tests else None
 
     def by(self, test: str) -> Outcomes:
-        """The rows as they were tested in one way."""
+        """The rows by one test."""
         return Outcomes({name: one.by(test) for name, one in self.items()})
 
     def spread(self, metric: str) -> Spread | None:
-        """From rows with several seeds that learned something: those that fail sit at chance and hide the spread."""
+        """Over rows with several seeds that do not fail: those that fail stay at chance, where the spread is small."""
         squares, freedom = 0.0, 0
         for one in self.values():
             values = one.values(metric)

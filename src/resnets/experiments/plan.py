@@ -1,4 +1,4 @@
-"""From rows and a budget to jobs: the networks, recipes, images and seeds that will really be used. No torch here."""
+"""Make jobs from rows and a budget: the networks, recipes, images and seeds that will be used. No torch here."""
 
 from __future__ import annotations
 
@@ -66,12 +66,42 @@ class Job:
 
     @property
     def tests(self) -> tuple[str, ...]:
-        """The ways in which the tables want a net for ImageNet to be tested."""
+        """The tests that the tables have of a net for ImageNet."""
         return list_protocols(self.row)
 
     @property
     def limit(self) -> float:
         return self.budget.limit(self.source.name, self.spec.num_classes)
+
+
+@dataclass(frozen=True)
+class RowEstimate:
+    """The runs of a row that are left, and the time and memory that they take together; a finished row has none."""
+
+    job: Job
+    seeds: tuple[int, ...]  # of the runs that are left
+    scaled_besides: tuple[str, ...]  # what is scaled in this row and not in all
+    fits: bool = True
+    seconds: float = 0.0  # at the load that the machine has now
+    cpu_seconds: float | None = None  # of all threads; None on other devices
+    memory: int = 0  # bytes
+    mode: str = ""
+    busy: float = 1.0  # how many times as long a step takes as its CPU time explains
+    advice: str = ""  # what would make it fit
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What `reproduce` will run, with estimates of time and memory."""
+
+    budget: str
+    rows: tuple[RowEstimate, ...]
+    waiting: tuple[str, ...]  # names of rows on ImageNet, where it was not given
+    scaled: tuple[str, ...]  # in all rows
+
+    @property
+    def todo(self) -> list[RowEstimate]:
+        return [row for row in self.rows if row.seeds and row.fits]
 
 
 # --- which rows -------------------------------------------------------------------------------
@@ -97,29 +127,29 @@ def choose_rows(experiments: Iterable[Experiment], pattern: str | None = None, s
         rows = matching
     if shard is None:
         return rows
-    part, parts = _shard(shard)
+    part, parts = _parse_shard(shard)
     return rows[part - 1 :: parts]
 
 
-def _shard(text: str) -> tuple[int, int]:
+def _parse_shard(text: str) -> tuple[int, int]:
     match = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text)
     if not match or not 1 <= int(match[1]) <= int(match[2]):
         raise UserError(f"a shard is written as 3/16, the third of sixteen, not {text!r}.")
     return int(match[1]), int(match[2])
 
 
-# --- what a budget makes of a row -------------------------------------------------------------
+# --- a row at a budget ------------------------------------------------------------------------
 
 
 def open_imagenet(path: str) -> Folder:
-    """ImageNet's training and test images. They are the same wherever they lie, so the path is no part of a run."""
+    """ImageNet's training and test images. Their name in a run does not depend on the path."""
     folder = open_folder(path, imagenet=True)
     if folder.test is None:
         raise UserError(f"{path} must have the folders train and val, as `resnets data prepare imagenet` makes them.")
     return dataclasses.replace(folder, name="imagenet")
 
 
-def make_plan(
+def make_jobs(
     rows: Iterable[Row], budget: Budget, seeds: int | None = None, imagenet: Folder | None = None
 ) -> tuple[tuple[Job, ...], tuple[str, ...]]:
     """Jobs for the rows that can be run, and the names of those that wait for ImageNet; `seeds` overrides how many runs
@@ -138,77 +168,81 @@ def make_job(row: Row, budget: Budget, seeds: int | None = None, imagenet: Folde
     if row.data == "imagenet":
         assert imagenet is not None
         scale = budget.imagenet
-        folder = _some_classes(imagenet, scale.classes) if scale.classes else imagenet
+        folder = _keep_classes(imagenet, scale.classes) if scale.classes else imagenet
         source = Source(row.data, scale.side, folder=folder)
         classes = folder.num_classes
     else:
         scale = next(s for s in budget.scales if s.layers is None or paper.depth <= s.layers)
         source = Source(budget.data or row.data, scale.side, scale.tested)
         classes = CLASSES["cifar10" if budget.data else row.data]  # procedural images have as many as CIFAR-10
-    spec = dataclasses.replace(_network(paper, scale), num_classes=classes)
-    recipe = _recipe(row, scale, source, budget)
+    spec = dataclasses.replace(_scale_network(paper, scale), num_classes=classes)
+    recipe = _scale_recipe(row, scale, source, budget)
     count = seeds or scale.seeds or budget.seeds
-    scaled = (*_differences(row, source), *_smaller(paper, spec), *_shorter(RECIPES[row.recipe], recipe))
+    scaled = (
+        *_describe_data(row, source),
+        *_describe_network(paper, spec),
+        *_describe_recipe(RECIPES[row.recipe], recipe),
+    )
     return Job(row, budget, spec, recipe, source, tuple(range(count)), scaled)
 
 
 @lru_cache  # one folder for all rows
-def _some_classes(folder: Folder, count: int) -> Folder:
+def _keep_classes(folder: Folder, count: int) -> Folder:
     return folder.some_classes(count)
 
 
-def _network(paper: Spec, scale: Scale) -> Spec:
+def _scale_network(paper: Spec, scale: Scale) -> Spec:
     blocks = tuple(min(n, scale.units or n) for n in paper.blocks)
     return dataclasses.replace(paper, blocks=blocks, widths=tuple(w // scale.thinner for w in paper.widths))
 
 
-def _recipe(row: Row, scale: Scale, source: Source, budget: Budget) -> Recipe:
+def _scale_recipe(row: Row, scale: Scale, source: Source, budget: Budget) -> Recipe:
     base = RECIPES[row.recipe]
-    theirs = dataclasses.replace(base, validation=row.validation * source.images // CIFAR_IMAGES)
+    paper = dataclasses.replace(base, validation=row.validation * source.images // CIFAR_IMAGES)
     batch = (scale.batch or PAPER_BATCH) / PAPER_BATCH
     short = dataclasses.replace(
-        theirs,
+        paper,
         batch=round(base.batch * batch),
-        lr=base.lr * batch,  # as steps of smaller batches are more, and noisier
+        lr=base.lr * batch,  # in proportion, as smaller batches are noisier
         micro_batch=round(base.micro_batch * batch),
     )
     if scale.side and source.folder:
-        short = dataclasses.replace(short, side=scale.side)  # what is drawn from is in proportion
+        short = dataclasses.replace(short, side=scale.side)  # the sizes to crop from are in proportion
     elif scale.side:
         short = dataclasses.replace(short, pad=round(base.pad * scale.side / CIFAR_SIDE))
     if scale.iterations:
-        short = dataclasses.replace(short, **_shortened(base, scale.iterations))
+        short = dataclasses.replace(short, **_shorten(base, scale.iterations))
     short = dataclasses.replace(short, **dict(scale.recipe))
-    return theirs if short == theirs else dataclasses.replace(short, name=f"{base.name}-{budget.name}")
+    return paper if short == paper else dataclasses.replace(short, name=f"{base.name}-{budget.name}")
 
 
-def _shortened(base: Recipe, steps: int) -> dict[str, Any]:
-    """The length, with warm-up and milestones at their shares of it; a warm-up has a step at least."""
+def _shorten(base: Recipe, steps: int) -> dict[str, Any]:
+    """The length, warm-up and milestones in proportion; a warm-up has at least one step."""
 
-    def at(span: str) -> int:
+    def scale(span: str) -> int:
         whole = iterations(base.length, CIFAR_IMAGES, base.batch)
         share = iterations(span, CIFAR_IMAGES, base.batch) / whole
         return max(round(share * steps), 1 if share else 0)
 
-    milestones = ",".join(f"{at(span)}it" for span in base.milestone_spans)
-    return {"length": f"{steps}it", "warmup": f"{at(base.warmup)}it", "milestones": milestones}
+    milestones = ",".join(f"{scale(span)}it" for span in base.milestone_spans)
+    return {"length": f"{steps}it", "warmup": f"{scale(base.warmup)}it", "milestones": milestones}
 
 
-# --- what a reader of a number must know of it ------------------------------------------------
+# --- what was scaled --------------------------------------------------------------------------
 
 
-def _differences(row: Row, source: Source) -> Iterable[str]:
+def _describe_data(row: Row, source: Source) -> Iterable[str]:
     if source.name != row.data:
         yield f"{source.name} for {row.data}"
     if source.folder:
-        yield from _less_of_imagenet(source)
+        yield from _describe_imagenet(source)
     elif source.side:
         yield f"images {source.side}x{source.side}"
     if source.tested:
         yield f"{source.tested:,} test images"
 
 
-def _less_of_imagenet(source: Source) -> Iterable[str]:
+def _describe_imagenet(source: Source) -> Iterable[str]:
     assert source.folder is not None
     if source.folder.num_classes != IMAGENET_CLASSES:
         yield f"{source.folder.num_classes} of {IMAGENET_CLASSES} classes"
@@ -220,16 +254,16 @@ def _less_of_imagenet(source: Source) -> Iterable[str]:
         yield f"crops of {source.side} for {IMAGENET_SIDE} (others in proportion)"
 
 
-def _smaller(paper: Spec, spec: Spec) -> Iterable[str]:
+def _describe_network(paper: Spec, spec: Spec) -> Iterable[str]:
     if spec.depth != paper.depth:
         yield f"{spec.depth} of {paper.depth} layers"
     if spec.widths != paper.widths:
         yield f"widths {','.join(map(str, spec.widths))}"
 
 
-def _shorter(theirs: Recipe, ours: Recipe) -> Iterable[str]:
-    if ours.length != theirs.length:
-        yield f"{ours.length} for {theirs.length}"
+def _describe_recipe(paper: Recipe, ours: Recipe) -> Iterable[str]:
+    if ours.length != paper.length:
+        yield f"{ours.length} for {paper.length}"
     for field in ("batch", "lr", "pad", "warmup", "milestones"):
-        if (value := getattr(ours, field)) != getattr(theirs, field):
+        if (value := getattr(ours, field)) != getattr(paper, field):
             yield f"{field} {value or 'none'}"

@@ -1,4 +1,4 @@
-"""The ways in which the papers test nets on ImageNet. Where a budget trains on smaller crops, all are in proportion."""
+"""The papers' tests on ImageNet. Where a budget trains on smaller crops, these are scaled in proportion."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ PROTOCOLS: dict[str, Views] = {
     "10 crops": TenCrop(224, 256),
     "5 scales": MultiScale(),
 }
-_WIDER = 4 / 3  # the longer side of a picture over its shorter one, as most have it
+_WIDER = 4 / 3  # the usual longer side of a picture over its shorter one
 
 
 def scale_views(test: str, side: int) -> Views:
-    """For a net that was trained on crops of `side`."""
+    """The crops of a test, for a net that was trained on crops of `side`."""
 
-    def scaled(pixels: int) -> int:
+    def scale(pixels: int) -> int:
         return round(pixels * side / IMAGENET_SIDE)
 
     paper = PROTOCOLS[test]
     if isinstance(paper, MultiScale):
-        return MultiScale(tuple(map(scaled, paper.sides)))
-    return dataclasses.replace(paper, side=scaled(paper.side), shorter=scaled(paper.shorter))
+        return MultiScale(tuple(map(scale, paper.sides)))
+    return dataclasses.replace(paper, side=scale(paper.side), shorter=scale(paper.shorter))
 
 
 def count_crops(test: str) -> float:
-    """How many training crops have as many pixels as a picture has in this test."""
+    """How many training crops have as many pixels as this test reads of a picture."""
     paper = PROTOCOLS[test]
     if isinstance(paper, MultiScale):
         return sum((side / IMAGENET_SIDE) ** 2 * _WIDER for side in paper.sides)
@@ -50,7 +50,7 @@ def count_crops(test: str) -> float:
 def test_run(
     run: Run, folder: Folder, job: Job, device: str, engine: str, *, bad: BadImages, progress: Progress
 ) -> dict[str, dict[str, Any]]:
-    """The scores of a finished run, by test: top-1 and top-5 errors on all test pictures."""
+    """Test a finished run: its top-1 and top-5 errors on all test pictures, by test."""
     assert folder.test is not None
     pictures = PictureFiles(folder.test, folder.channels, bad)
     net, found = open_model(run), {}

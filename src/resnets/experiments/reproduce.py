@@ -1,6 +1,6 @@
-"""Run the papers' tables and figures, and put our numbers beside theirs: `resnets.reproduce`.
+"""Run the papers' tables and figures, and compare our numbers with theirs: `resnets.reproduce`.
 
-No torch here before a row is timed, run or measured.
+torch is imported when a row is timed, run or measured.
 """
 
 from __future__ import annotations
@@ -8,17 +8,24 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-from resnets.engine import require_mode
 from resnets.errors import UserError
 from resnets.experiments.budgets import BUDGETS
-from resnets.experiments.comparison import HEADER, compare_rows, correlate, find_common, write_error
+from resnets.experiments.comparison import HEADER, compare_rows, correlate, find_common, remove_common, write_error
 from resnets.experiments.observations import OBSERVATIONS, Verdict, judge
 from resnets.experiments.options import ReproduceOptions
 from resnets.experiments.outcomes import Outcome, Outcomes, read_row
-from resnets.experiments.plan import Job, choose_rows, find_experiments, make_plan, open_imagenet
+from resnets.experiments.plan import (
+    Job,
+    Plan,
+    RowEstimate,
+    choose_rows,
+    find_experiments,
+    make_jobs,
+    open_imagenet,
+)
 from resnets.experiments.results import RowFile
 from resnets.options import takes
 from resnets.papers.rows import Experiment
@@ -26,38 +33,8 @@ from resnets.progress import Console, Progress, Silent
 
 
 @dataclass(frozen=True)
-class RowEstimate:
-    """What is left to do of a row. Times are of all its runs that are left; a finished row has none."""
-
-    job: Job
-    seeds: tuple[int, ...]  # that are left
-    scaled_besides: tuple[str, ...]  # what is scaled in this row and not in all
-    fits: bool = True
-    seconds: float = 0.0  # at the load that the machine has now
-    cpu_seconds: float | None = None  # of all threads; None on other devices
-    memory: int = 0  # bytes
-    mode: str = ""
-    busy: float = 1.0  # how many times as long a step takes as its CPU time explains
-    advice: str = ""  # what would make it fit
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What a reproduction will do, and what that takes."""
-
-    budget: str
-    rows: tuple[RowEstimate, ...]
-    waiting: tuple[str, ...]  # names of rows on ImageNet, where it was not given
-    scaled: tuple[str, ...]  # in all rows
-
-    @property
-    def todo(self) -> list[RowEstimate]:
-        return [row for row in self.rows if row.seeds and row.fits]
-
-
-@dataclass(frozen=True)
 class Table:
-    """An experiment beside the paper's numbers, as text."""
+    """An experiment compared with the paper, as text."""
 
     title: str
     header: tuple[str, ...]
@@ -73,7 +50,7 @@ class Reproduction:
     plan: Plan
     outcomes: Outcomes  # all rows of the budget that have results; none after a dry run
     tables: tuple[Table, ...]
-    verdicts: tuple[Verdict, ...]  # on the observations that the experiments are about
+    verdicts: tuple[Verdict, ...]  # on the observations about the experiments' rows
     left_out: tuple[UserError, ...]  # results that could not be read
 
 
@@ -87,19 +64,19 @@ class Watcher:
         """Before anything runs."""
 
     def start_run(self, row: RowEstimate, seed: int, number: int, count: int) -> None:
-        """A run of the `number`th of `count` rows begins."""
+        """Before a run of the `number`th of `count` rows."""
 
     def end_run(self, row: RowEstimate, seed: int, seconds: float) -> None:
-        """It has ended."""
+        """After a run."""
 
     def end_row(self, row: RowEstimate, path: Path, errors: list[str]) -> None:
-        """All runs of a row have ended; the errors are sentences."""
+        """After all runs of a row; the errors are sentences."""
 
     def measure_responses(self, job: Job, seed: int, weights: Path) -> None:
-        """An older result has been completed from the weights of its run."""
+        """After an older result was completed from the weights of its run."""
 
     def leave_out(self, error: UserError) -> None:
-        """A file of results cannot be read."""
+        """When a file of results cannot be read."""
 
 
 class ConsoleWatcher(Watcher):
@@ -107,19 +84,6 @@ class ConsoleWatcher(Watcher):
 
     progress = Console()
     quiet = False
-
-
-@dataclass
-class _Faults:
-    """Each fault once."""
-
-    tell: Callable[[UserError], None]
-    met: list[UserError] = field(default_factory=list)
-
-    def add(self, error: UserError) -> None:
-        if str(error) not in map(str, self.met):
-            self.met.append(error)
-            self.tell(error)
 
 
 @takes(ReproduceOptions)
@@ -136,30 +100,35 @@ def reproduce(names: str | Sequence[str], *, options: ReproduceOptions, watcher:
     experiments = find_experiments([names] if isinstance(names, str) else names)
     if os.environ.get("WORLD_SIZE", "1") != "1":
         raise UserError("reproduce runs a row on one device: start it without torchrun, and spread rows by --shard.")
-    faults = _Faults(watcher.leave_out)
-    folder = Path(options.results)
-    plan = estimate_plan(experiments, options, watcher, faults.add)
+    left_out: dict[str, UserError] = {}
+
+    def leave_out(error: UserError) -> None:
+        if str(error) not in left_out:  # a file that is read again fails again
+            left_out[str(error)] = error
+            watcher.leave_out(error)
+
+    plan = estimate_plan(experiments, options, watcher.progress, leave_out)
     watcher.show_plan(plan)
+    outcomes = Outcomes()
     if not options.dry_run:
-        _run_rows(plan.todo, folder, options, watcher)
-        _complete_results([row.job for row in plan.rows], folder, options, watcher)
-    outcomes = Outcomes() if options.dry_run else Outcomes.read(folder / options.budget, faults.add)
+        _run_rows(plan, options, watcher)
+        outcomes = Outcomes.read(Path(options.results) / options.budget, leave_out)
     tables = tuple(_compare(experiment, outcomes, options.budget) for experiment in experiments)
     rows = {row for experiment in experiments for row in experiment.rows}
     verdicts = tuple(judge(one, outcomes) for one in OBSERVATIONS if rows & set(one.rows))
-    return Reproduction(tuple(experiments), plan, outcomes, tables, verdicts, tuple(faults.met))
+    return Reproduction(tuple(experiments), plan, outcomes, tables, verdicts, tuple(left_out.values()))
 
 
 def estimate_plan(
     experiments: Sequence[Experiment],
     options: ReproduceOptions,
-    watcher: Watcher,
+    progress: Progress,
     leave_out: Callable[[UserError], None],
 ) -> Plan:
     """Time a few steps of each kind of row that is not finished. Rows whose results cannot be read are left out."""
     imagenet = open_imagenet(options.imagenet) if options.imagenet is not None else None
     rows = choose_rows(experiments, options.rows, options.shard)
-    jobs, waiting = make_plan(rows, BUDGETS[options.budget], options.seeds, imagenet)
+    jobs, waiting = make_jobs(rows, BUDGETS[options.budget], options.seeds, imagenet)
     left: dict[Job, tuple[int, ...]] = {}
     for job in jobs:
         try:
@@ -169,76 +138,56 @@ def estimate_plan(
         else:
             left[job] = tuple(seed for seed in job.seeds if seed not in done)
     shared = find_common(job.scaled for job in left)
-    todo = [job for job in left if left[job]]
-    estimates = _estimate_jobs(todo, left, shared, options, watcher.progress) if todo else {}
-    finished = {job: RowEstimate(job, (), _besides(job, shared)) for job in left if job not in estimates}
-    return Plan(options.budget, tuple({**finished, **estimates}[job] for job in left), waiting, shared)
+    estimates = [RowEstimate(job, seeds, remove_common(job.scaled, shared)) for job, seeds in left.items()]
+    return Plan(options.budget, tuple(_estimate_rows(estimates, options, progress)), waiting, shared)
 
 
-def _besides(job: Job, shared: Sequence[str]) -> tuple[str, ...]:
-    return tuple(word for word in job.scaled if word not in shared)
+def _estimate_rows(rows: list[RowEstimate], options: ReproduceOptions, progress: Progress) -> list[RowEstimate]:
+    """Estimate the rows that have runs left."""
+    todo = sum(bool(row.seeds) for row in rows)
+    if not todo:
+        return rows
+    from resnets.experiments.estimate import estimate_row  # imports torch
+    from resnets.training.estimate import Estimator
 
-
-def _estimate_jobs(
-    jobs: Sequence[Job],
-    left: dict[Job, tuple[int, ...]],
-    shared: Sequence[str],
-    options: ReproduceOptions,
-    progress: Progress,
-) -> dict[Job, RowEstimate]:
-    from resnets.engine.device import choose  # imports torch
-    from resnets.experiments.pricing import price
-
-    choose(options.device)  # refused before the bar begins
-    require_mode(options.engine, options.memory)
-    found = {}
-    with progress.task("timing a few steps of each kind of row", len(jobs)) as advance:
-        for job in jobs:
-            one, runs = price(job, options.device, options.memory, options.engine), len(left[job])
-            cpu = None if one.cpu_seconds is None else one.cpu_seconds * runs
-            found[job] = RowEstimate(
-                job, left[job], _besides(job, shared), one.fits, one.seconds * runs, cpu,
-                one.memory, one.mode, one.busy, one.advice,
-            )  # fmt: skip
-            advance(1)
+    estimator = Estimator(options.device, options.memory, options.engine)  # refuses options before the bar begins
+    found = []
+    with progress.task("timing a few steps of each kind of row", todo) as advance:
+        for row in rows:
+            if row.seeds:
+                found.append(estimate_row(row, estimator))
+                advance(1)
+            else:
+                found.append(row)
     return found
 
 
-def _run_rows(rows: Sequence[RowEstimate], folder: Path, options: ReproduceOptions, watcher: Watcher) -> None:
-    if not rows:
+def _run_rows(plan: Plan, options: ReproduceOptions, watcher: Watcher) -> None:
+    """Run what is left, and measure what older results lack, from the weights of their runs where they still exist."""
+    files = {row: RowFile(Path(options.results), row.job) for row in plan.rows}
+    if not plan.todo and not any(file.find_unmeasured(options.out) for file in files.values()):
         return
-    from resnets.experiments.running import Sources, run_seed  # imports torch
+    from resnets.experiments.running import Runner  # imports torch
 
-    sources = Sources(options.data_dir)
-    how = {name: getattr(options, name) for name in ("device", "memory", "engine", "bad_images")}
-    for number, row in enumerate(rows, 1):
-        path = RowFile(folder, row.job).path
+    runner = Runner(options, quiet=watcher.quiet)
+    for number, row in enumerate(plan.todo, 1):
         for seed in row.seeds:
-            watcher.start_run(row, seed, number, len(rows))
+            watcher.start_run(row, seed, number, len(plan.todo))
             began = time.monotonic()
-            run_seed(row.job, seed, sources[row.job], out=Path(options.out), folder=folder, quiet=watcher.quiet, **how)
+            runner.run(row.job, seed)
             watcher.end_run(row, seed, time.monotonic() - began)
+        path = files[row].path
         found = read_row(path)
         watcher.end_row(row, path, [_describe_error(found.by(test), row.job.row.split) for test in found.tests])
+    for row, file in files.items():
+        for seed, run in file.find_unmeasured(options.out):
+            runner.measure_responses(row.job, seed, run)
+            watcher.measure_responses(row.job, seed, run.weights)
 
 
 def _describe_error(one: Outcome, split: str) -> str:
     test = f", {one.test}," if one.test else ""
     return f"{write_error(one, ' %')} {split} error{test} of {len(one.runs)} runs"
-
-
-def _complete_results(jobs: Sequence[Job], folder: Path, options: ReproduceOptions, watcher: Watcher) -> None:
-    """Measure what older results lack, from the weights of their runs where these are still there."""
-    out = Path(options.out)
-    lacking = [(job, *each) for job in jobs for each in RowFile(folder, job).find_unmeasured(out)]
-    if not lacking:
-        return
-    from resnets.experiments.running import Sources, measure_responses  # imports torch
-
-    sources = Sources(options.data_dir)
-    for job, seed, run in lacking:
-        measure_responses(job, seed, run, sources[job], folder)
-        watcher.measure_responses(job, seed, run.weights)
 
 
 def _compare(experiment: Experiment, outcomes: Outcomes, budget: str) -> Table:

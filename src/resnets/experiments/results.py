@@ -1,7 +1,7 @@
-"""Files of results: what published numbers are made from. No torch here.
+"""Write files of results, which published numbers are made from. No torch here.
 
 `resnets results` collects finished runs into one file; `resnets reproduce` writes a file for each row, again after
-every seed. Both are written whole or not at all.
+every seed. Both write atomically.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,7 +80,7 @@ def _summarize(scores: Iterable[dict[str, Any]]) -> dict[str, float]:
 def write_results(path: Path, result: dict[str, Any]) -> Path:
     make_folder_of(path)
     text = json_text(result, indent=1)
-    # Lists of numbers on one line each, so that a diff can be read.
+    # Each list of numbers on one line, for short diffs.
     text = re.sub(r"\[\s*([-\d.,\se]+?)\s*\]", lambda m: "[" + " ".join(m[1].split()) + "]", text)
     write_atomically(path, (text + "\n").encode())
     return path
@@ -90,7 +90,7 @@ def write_results(path: Path, result: dict[str, Any]) -> Path:
 
 
 class FailedRun(Run):
-    """A run that ended in a loss that is not finite: as much of a result as an error is."""
+    """A run that diverged: its loss is not finite. That is a result too."""
 
     def __init__(self, path: Path, why: str) -> None:
         super().__init__(path)
@@ -113,9 +113,9 @@ class RowFile:
         return self.folder / self.job.budget.name / f"{self.job.row.name}.json"
 
     def read(self) -> dict[str, Any] | None:
-        """None where there is no result, or one of an older meaning of the budget.
+        """The results; None where there are none, or where the budget meant something else when they were written.
 
-        A file that cannot be read is refused: to run the row again would write over what it holds.
+        Refuses a file that cannot be read: running the row again would overwrite it.
         """
         job = self.job
         if not self.path.exists():
@@ -128,19 +128,18 @@ class RowFile:
 
     @property
     def runs(self) -> dict[int, dict[str, Any]]:
-        """What there is, by seed."""
+        """The runs that have results, by seed."""
         return {run["seed"]: run for run in (self.read() or {"runs": []})["runs"]}
 
-    def find_unmeasured(self, out: Path) -> Iterator[tuple[int, Run]]:
+    def find_unmeasured(self, out: str) -> list[tuple[int, Run]]:
         """Seeds whose results are older than the measuring of responses, with their runs where these have weights."""
         found = self.read() or {"runs": []}
-        for entry in found["runs"]:
-            run = Run(out / RunKey.from_dict({**found, "seed": entry["seed"]}).slug)
-            if "signal" in entry and "responses" not in entry["signal"] and run.weights.exists():
-                yield entry["seed"], run
+        old = [one["seed"] for one in found["runs"] if "signal" in one and "responses" not in one["signal"]]
+        runs = [(seed, Run(Path(out) / RunKey.from_dict({**found, "seed": seed}).slug)) for seed in old]
+        return [(seed, run) for seed, run in runs if run.weights.exists()]
 
     def replace_signal(self, seed: int, signal: dict[str, list[float]]) -> Path:
-        """Put a signal with more in it into the results of a seed, and say when and by what it was measured."""
+        """Replace the signal in the results of a seed, with the provenance of the new one."""
         found = self.read()
         assert found is not None
         runs = [
@@ -150,7 +149,7 @@ class RowFile:
         return write_results(self.path, {**found, "runs": runs})
 
     def add(self, run: Run, **measured: Any) -> Path:
-        """Put a run that has ended, and what was measured of it, beside those of the other seeds."""
+        """Add a run that has ended, and what was measured of it, to the results of the other seeds."""
         job, collected = self.job, collect_runs([run])
         entry = {**collected.pop("runs")[0], "steps": job.steps, **measured}
         runs = [each for _, each in sorted({**self.runs, entry["seed"]: entry}.items())]

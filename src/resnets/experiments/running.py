@@ -1,90 +1,89 @@
-"""Run jobs, seed by seed. What is finished is skipped, what was killed goes on from its checkpoint."""
+"""Run rows, seed by seed. `train` skips what is finished, and resumes what was killed from its checkpoint."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+from resnets.analysis.signal import measure_signal
 from resnets.data.bad_images import BadImages
 from resnets.data.folder import Folder
 from resnets.data.images import Images
+from resnets.data.resized import load_resized
+from resnets.data.sample import sample_training_images
 from resnets.errors import DivergedError, UserError
-from resnets.experiments.images import load_images
-from resnets.experiments.plan import Job
+from resnets.experiments.options import ReproduceOptions
+from resnets.experiments.plan import Job, Source
 from resnets.experiments.protocols import test_run
 from resnets.experiments.results import FailedRun, RowFile
-from resnets.experiments.signals import measure_signal
 from resnets.progress import Console, Silent
 from resnets.runs import Run
 from resnets.training.progress import warn
 from resnets.training.session import train
+from resnets.weights.models import open_model
 
 _LOGGED = 150  # lines of metrics in a run, about
+_MEASURED = 32  # images to measure the signal on
 _CLOSE = 1e-3  # what other kernels and threads may change of a signal
 
 
-def run_seed(
-    job: Job,
-    seed: int,
-    images: Images | Folder,
-    *,
-    out: Path,
-    folder: Path,
-    device: str = "auto",
-    engine: str = "auto",
-    quiet: bool = False,
-    bad_images: str = "error",
-    **options: Any,
-) -> Path:
-    """One run of a job, tested as the tables ask for, and its results written. That a net diverges is a result too."""
-    row = RowFile(folder, job)
-    try:
-        run = train(
-            job.spec,
-            images,
-            job.recipe,
-            seed=seed,
-            out=out,
-            curve=job.budget.curve,
-            test=job.row.split == "test",
-            log_every=-(-job.steps // _LOGGED),
-            device=device,
-            engine=engine,
-            quiet=quiet,
-            bad_images=bad_images,
-            **options,
-        )
-    except DivergedError as error:
-        return row.add(FailedRun(error.path, error.why))
-    measured: dict[str, Any] = {"signal": measure_signal(run, images)}
-    if isinstance(images, Folder):
-        shown, bad = Silent() if quiet else Console(), BadImages(bad_images, warn)
-        means = "plain" if engine == "plain" else "auto"  # engines of training are no engines of testing
-        measured["tests"] = test_run(run, images, job, device, means, bad=bad, progress=shown)
-    return row.add(run, **measured)
+class Runner:
+    """Runs jobs as the options say, with more options of `train`. It keeps the images of the last job for the next."""
 
+    def __init__(self, options: ReproduceOptions, *, quiet: bool = False, **training: Any) -> None:
+        self.options, self.quiet, self.training = options, quiet, training
+        self.folder = Path(options.results)
+        self.last: tuple[Source, Images | Folder] | None = None
 
-def measure_responses(job: Job, seed: int, run: Run, images: Images | Folder, folder: Path) -> Path:
-    """Add the responses to a result that lacks them. The rest of the signal must come out as it was written then."""
-    row = RowFile(folder, job)
-    found, known = measure_signal(run, images), row.runs[seed]["signal"]
-    for then, now in zip((*known["size"], *known["zeros"]), (*found["size"], *found["zeros"]), strict=True):
-        if abs(now - then) > _CLOSE * max(abs(then), 1):
-            raise UserError(
-                f"{run.weights} is not what {row.path} was made from: its signal is {now:g} where {then:g} was "
-                "written; move the run away."
-            )
-    return row.replace_signal(seed, {**known, "responses": found["responses"]})
-
-
-class Sources:
-    """The images of the last job, kept for the next."""
-
-    def __init__(self, folder: str | None) -> None:
-        self.folder = folder
-        self.last: tuple[Any, Images | Folder] | None = None
-
-    def __getitem__(self, job: Job) -> Images | Folder:
-        if self.last is None or self.last[0] != job.source:
-            self.last = job.source, load_images(job.source, self.folder)
+    def load(self, source: Source) -> Images | Folder:
+        """Images at a source's side, so that the net is tested on what it was trained on; a folder's are scaled when
+        they are read."""
+        if self.last is None or self.last[0] != source:
+            found = source.folder or load_resized(source.name, source.side, source.tested, self.options.data_dir)
+            self.last = source, found
         return self.last[1]
+
+    def run(self, job: Job, seed: int) -> Path:
+        """Train, test as the tables ask for, and write the results. That a net diverges is a result too."""
+        row, images, options = RowFile(self.folder, job), self.load(job.source), self.options
+        try:
+            run = train(
+                job.spec,
+                images,
+                job.recipe,
+                seed=seed,
+                out=options.out,
+                curve=job.budget.curve,
+                test=job.row.split == "test",
+                log_every=-(-job.steps // _LOGGED),
+                device=options.device,
+                engine=options.engine,
+                memory=options.memory,
+                quiet=self.quiet,
+                bad_images=options.bad_images,
+                **self.training,
+            )
+        except DivergedError as error:
+            return row.add(FailedRun(error.path, error.why))
+        measured: dict[str, Any] = {"signal": self._measure_signal(job, run)}
+        if isinstance(images, Folder):
+            shown, bad = Silent() if self.quiet else Console(), BadImages(options.bad_images, warn)
+            engine = "plain" if options.engine == "plain" else "auto"  # engines of training cannot test
+            measured["tests"] = test_run(run, images, job, options.device, engine, bad=bad, progress=shown)
+        return row.add(run, **measured)
+
+    def _measure_signal(self, job: Job, run: Run) -> dict[str, list[float]]:
+        x = sample_training_images(self.load(job.source), job.recipe, job.side, _MEASURED)
+        return measure_signal(open_model(run), x)
+
+    def measure_responses(self, job: Job, seed: int, run: Run) -> Path:
+        """Add the responses to a result that lacks them. The rest of the signal must be as it was written then."""
+        row = RowFile(self.folder, job)
+        found, known = self._measure_signal(job, run), row.runs[seed]["signal"]
+        for then, now in zip((*known["size"], *known["zeros"]), (*found["size"], *found["zeros"]), strict=True):
+            if abs(now - then) > _CLOSE * max(abs(then), 1):
+                raise UserError(
+                    f"{run.weights} is not what {row.path} was made from: its signal is {now:g} where {then:g} was "
+                    "written; move the run away."
+                )
+        return row.replace_signal(seed, {**known, "responses": found["responses"]})

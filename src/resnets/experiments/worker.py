@@ -1,7 +1,7 @@
-"""`python -m resnets.experiments.worker`: one run of a sweep, in a process of its own.
+"""`python -m resnets.experiments.worker`: one run of a sweep, in its own process.
 
-Its job comes as JSON on standard input; what became of it goes as JSON to standard output, everything else to standard
-error.
+It reads its job as JSON from standard input, writes the run or the failure as JSON to standard output, and everything
+else to standard error.
 """
 
 # ruff: noqa: E402
@@ -26,8 +26,8 @@ def run_job(job: dict[str, Any]) -> dict[str, str]:
 
     from resnets.training.session import train
 
-    torch.set_num_threads(max(1, torch.get_num_threads() // job["jobs"]))  # all of them share the cores
-    sys.argv = job["argv"]  # the command that the user gave, which the run's config.json tells
+    torch.set_num_threads(max(1, torch.get_num_threads() // job["jobs"]))  # the processes share the cores
+    sys.argv = job["argv"]  # the command of the user, for the config.json of the run
     model = Spec.from_dict(job["model"]) if isinstance(job["model"], dict) else job["model"]
     keywords = job["keywords"]
     if isinstance(recipe := keywords.get("recipe"), dict):

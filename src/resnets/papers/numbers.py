@@ -18,7 +18,7 @@ class Reported:
 
 
 def _read_tables() -> dict[tuple[str, str], Reported]:
-    """From the tables, the first of which that has a network counts."""
+    """From the tables; the first that has a network counts."""
     found: dict[tuple[str, str], Reported] = {}
     for experiment in (EXPERIMENTS[name] for name in ("table1", "table3", "plain-cifar")):
         for cell in experiment.cells:
@@ -32,14 +32,14 @@ def _read_tables() -> dict[tuple[str, str], Reported]:
 REPORTED = _read_tables()
 
 
-def reported(name: str, data: str) -> Reported | None:
-    """The papers' error for a network, or for its original twin where they have none for the pre-activation one."""
+def find_paper_error(name: str, data: str) -> Reported | None:
+    """The papers' error for a network; without one for a pre-activation net, that of the original net."""
     return REPORTED.get((name, data)) or REPORTED.get((name.removeprefix("pre"), data))
 
 
-def beside(spec: Spec, data: str) -> str | None:
-    """A sentence to stand beside our own number; None where the papers have nothing to compare with."""
-    row = reported(spec.name, data)
+def quote_paper(spec: Spec, data: str) -> str | None:
+    """The papers' error as a sentence; None where they have nothing to compare with."""
+    row = find_paper_error(spec.name, data)
     if row is None or not isinstance(spec.shortcut, Identity):
         return None
     if spec.order != ("full_preact" if spec.name.startswith("pre") else "original"):

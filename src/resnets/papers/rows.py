@@ -36,11 +36,10 @@ class Value:
     mean: float | None = None  # of five runs, where the paper gives it
     std: float | None = None
     fails: bool = False  # the paper's word for a test error above 20 %
+    rank: float | None = field(init=False, compare=False)  # to sort by: a failure is worse than every error
 
-    @property
-    def rank(self) -> float | None:
-        """What puts it in order among others: a failure is worse than every error."""
-        return math.inf if self.fails else self.error
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rank", math.inf if self.fails else self.error)
 
     def __str__(self) -> str:
         if self.fails:
@@ -63,10 +62,10 @@ class Cell:
     row: Row | None
     value: Value = Value()
     test: str = ""  # how ImageNet is tested, by one of `TESTS`
+    full_label: str = field(init=False, compare=False)  # with the test
 
-    @property
-    def full_label(self) -> str:
-        return f"{self.label}, {self.test}" if self.test else self.label
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "full_label", f"{self.label}, {self.test}" if self.test else self.label)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Runs side by side: what differs between them, their errors, and whether the difference may be chance."""
+"""Compare runs: what differs between them, their errors, and whether the difference may be chance."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class RunComparison:
 
 
 def compare_runs(runs: Sequence[Run]) -> RunComparison:
-    """Two runs or more; those that differ in nothing but the seed are seeds of one variant, and stand together.
+    """Compare two runs or more. Runs that differ only in the seed are one variant, and are listed together.
 
     The first variant is the one that the others are compared with.
 
@@ -70,7 +70,7 @@ def compare_runs(runs: Sequence[Run]) -> RunComparison:
 
 
 def name_runs(runs: Sequence[Run], keys: Sequence[RunKey]) -> list[str]:
-    """Labels by what differs; the names of the folders where nothing does."""
+    """Label runs by what differs, or by the names of their folders where nothing does."""
     names = label_runs(keys)
     return names if len(set(names)) == len(names) else [run.path.name for run in runs]
 
@@ -93,12 +93,12 @@ def _compare(one: tuple[str, list[RunSummary]], other: tuple[str, list[RunSummar
         bound = student(freedom) * math.sqrt(variance * (1 / len(a) + 1 / len(b)))
         beyond, why = abs(points) > bound, f"{len(a)} and {len(b)} seeds explain {bound:.2f} points, Student's t at 5 %"
     else:
-        low, high = _span(one[1]), _span(other[1])
+        low, high = _join_intervals(one[1]), _join_intervals(other[1])
         beyond = low[0] > high[1] or high[0] > low[1]
         why = f"the 95 % intervals over images {'do not overlap' if beyond else 'overlap'}; seeds may differ by more"
     return Difference(one[0], other[0], one[1][0].error_on or "", points, beyond, why)
 
 
-def _span(runs: Sequence[RunSummary]) -> tuple[float, float]:
+def _join_intervals(runs: Sequence[RunSummary]) -> tuple[float, float]:
     intervals = [run.interval for run in runs if run.interval]
     return min(low for low, _ in intervals), max(high for _, high in intervals)

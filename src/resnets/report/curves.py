@@ -9,10 +9,10 @@ from typing import Any
 
 from resnets.errors import UserError
 from resnets.report.compare import name_runs
-from resnets.report.pictures import label, save
+from resnets.report.pictures import label, new_figure, save
 from resnets.runs import Run
 
-_COLOURS = (  # told apart in print by the legend's order
+_COLOURS = (  # in print the order in the legend distinguishes them
     "#4c4c4c", "#c0392b", "#1f6f9f", "#3a8f4d", "#a0661c", "#7a4fa3",
 )  # fmt: skip
 Points = tuple[Sequence[int], Sequence[float]]
@@ -31,13 +31,9 @@ class Curve:
 
 def build_figure(curves: Sequence[Curve], size: tuple[float, float] = (7, 4.5)) -> Any:
     """A matplotlib figure of several curves."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise UserError("drawing curves needs the extra: pip install 'resnets[plot]'.") from None
+    figure = new_figure("curves", size)
     from matplotlib.ticker import FuncFormatter, LogLocator
 
-    figure = Figure(figsize=size, layout="constrained")
     losses: Any = figure.add_subplot()
     errors: Any = losses.twinx()
     for curve in curves:
@@ -45,8 +41,8 @@ def build_figure(curves: Sequence[Curve], size: tuple[float, float] = (7, 4.5)) 
         if "loss" in curve.points:
             losses.plot(*curve.points["loss"], "--", linewidth=1.2, **look)
         steps, values = curve.points.get(curve.split, ([], []))
-        once = measured_once(curve.points, curve.split)
-        if once and "training" in curve.points:  # the training error shows the way there
+        once = is_measured_once(curve.points, curve.split)
+        if once and "training" in curve.points:  # the training error shows the course
             errors.plot(*curve.points["training"], linewidth=0.6, **look)
         errors.plot(steps, values, "o-" if once else "-", label=curve.name, **look)
     losses.set(xlabel="iterations", ylabel="training loss (dashed)", yscale="log")
@@ -59,8 +55,8 @@ def build_figure(curves: Sequence[Curve], size: tuple[float, float] = (7, 4.5)) 
     return figure
 
 
-def measured_once(points: dict[str, Points], split: str) -> bool:
-    """Whether an error was measured at the end alone."""
+def is_measured_once(points: dict[str, Points], split: str) -> bool:
+    """Whether an error was measured only at the end."""
     return len(points.get(split, ([],))[0]) == 1
 
 

@@ -1,4 +1,4 @@
-"""The runs of a folder: how far each is, its errors, and what makes it different from the others."""
+"""List the runs of a folder: their progress, their errors and how they differ."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from resnets.runs import Run, RunKey, find
 
 @dataclass(frozen=True)
 class RunSummary:
-    """What a run has come to so far. Errors are in per cent, those of `error_on` images."""
+    """The state and the errors of a run, in per cent, on `error_on` images."""
 
     run: str  # the name of its folder
     state: str  # finished, training or stopped
@@ -34,7 +34,7 @@ class RunSummary:
     seconds_left: int | None
     images_per_second: float | None  # the median
     memory: int | None  # the peak, in MiB
-    differs: dict[str, str] = field(default_factory=dict)  # the fields that not all runs of the list have alike
+    differs: dict[str, str] = field(default_factory=dict)  # the fields that differ between the runs of the list
     path: Path = field(default=Path(), repr=False)
     key: RunKey | None = field(default=None, repr=False)
 
@@ -71,7 +71,7 @@ def summarize_runs(runs: Sequence[Run], leave_out: Callable[[UserError], None] |
 
 
 def summarize_run(run: Run) -> RunSummary:
-    """State, progress and errors of one run; the time left follows from the speed it last had."""
+    """State, progress and errors of one run; the time left is estimated from its last speed."""
     config, key, result, curves = run.config, run.identity, run.result, run.curves
     lines = [line for line in run.metrics() if line["kind"] == "train"]
     last = lines[-1] if lines else None
@@ -94,7 +94,7 @@ def summarize_run(run: Run) -> RunSummary:
         validation=(result or {}).get("validation", {}).get("error"),
         test=(result or {}).get("test", {}).get("error"),
         interval=tuple(score["interval"]) if "interval" in score else None,
-        seconds_left=None if result else _seconds_left(config["steps"] - step, key.recipe.batch, speeds),
+        seconds_left=None if result else _estimate_seconds_left(config["steps"] - step, key.recipe.batch, speeds),
         images_per_second=statistics.median(speeds) if speeds else None,
         memory=max((line["memory"] for line in lines if line.get("memory")), default=None),
         path=run.path,
@@ -103,13 +103,13 @@ def summarize_run(run: Run) -> RunSummary:
 
 
 def find_step(run: Run, logged: int, state: str) -> int:
-    """The step that a run has reached: of one that was stopped, the step from which it goes on."""
+    """The step that a run has reached; for a stopped run, the step from which it will resume."""
     kept = run.checkpoint_step
     if kept is None:
         return logged
     return kept if state == "stopped" else max(kept, logged)
 
 
-def _seconds_left(steps: int, batch: int, speeds: Sequence[float]) -> int | None:
+def _estimate_seconds_left(steps: int, batch: int, speeds: Sequence[float]) -> int | None:
     left = max(0, steps) * batch / speeds[-1] if speeds and speeds[-1] else math.inf
     return round(left) if math.isfinite(left) else None

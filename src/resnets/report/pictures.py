@@ -1,4 +1,4 @@
-"""What all pictures by matplotlib share: names that it takes as they are, and files that are whole or not there."""
+"""What all pictures by matplotlib share: figures, labels without its markup, and files that are written whole."""
 
 from __future__ import annotations
 
@@ -7,14 +7,31 @@ from pathlib import Path
 from typing import Any
 
 from resnets.atomic import make_folder_of, write_atomically
+from resnets.errors import UserError
 from resnets.text import printable
 
-_LONGEST = 100  # characters of a name, or the legend takes the place of the curves
+_LONGEST = 100  # characters of a name, or the legend covers the curves
 _WITHOUT_DATE: dict[str, dict[str, Any]] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 
 
+def require_matplotlib(what: str) -> Any:
+    """matplotlib; call it before a long measurement, not after it. `what` names the picture in the error."""
+    try:
+        import matplotlib
+    except ImportError:
+        raise UserError(f"drawing {what} needs the extra: pip install 'resnets[plot]'.") from None
+    return matplotlib
+
+
+def new_figure(what: str, size: tuple[float, float]) -> Any:
+    require_matplotlib(what)
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=size, layout="constrained")
+
+
 def label(name: str) -> str:
-    """A name as matplotlib shows it: it would read formulas between dollars, and leave out what begins with _."""
+    """Escape a name for matplotlib, which reads formulas between dollars and hides labels that begin with _."""
     words = printable(name)
     words = words if len(words) <= _LONGEST else f"{words[: _LONGEST - 3]}..."
     return (" " if words.startswith("_") else "") + words.replace("$", r"\$")

@@ -1,6 +1,6 @@
-"""How signals travel through networks, drawn: one panel a quantity, units along x, the networks over each other.
+"""Draw how signals travel through networks: a panel for each quantity, units along x, a line for each network.
 
-What is drawn arrives as plain data, as `Propagation.to_dict` gives it, with a `label`.
+The input is plain data, as `Propagation.to_dict` gives it, with a `label`.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from resnets.errors import UserError
-from resnets.report.pictures import label, save
+from resnets.report.pictures import label, new_figure, save
 
 _COLOURS = ("#4c4c4c", "#c0392b", "#1f6f9f", "#3a8f4d", "#c98a1b", "#7a4fa3")
-_STYLES = ("-", "-.", ":")  # after the last colour the first comes again in another style; dashes are predictions
+_STYLES = ("-", "-.", ":")  # when all colours are used, the next style begins; dashes are predictions
 
 
 class Panel(NamedTuple):
@@ -22,8 +21,8 @@ class Panel(NamedTuple):
     part: str  # of the data: maps or units
     name: str
     log: bool = False
-    spans: bool = False  # relative to the last map of its size, so that each size has a line of its own
-    predicted: str = ""  # what is drawn dashed
+    spans: bool = False  # relative to the last map of its size, so that each size has its own line
+    predicted: str = ""  # drawn dashed
 
 
 PANELS = (
@@ -39,7 +38,7 @@ PANELS = (
 
 
 def read_line(data: dict[str, Any], panel: Panel, name: str) -> tuple[list[int], list[float]]:
-    """l and the values, with a gap where there is none, and on a log axis where it is 0."""
+    """l and the values; a gap (nan) where there is no value, and where it is 0 on a log axis."""
     at: list[int] = []
     values: list[float] = []
     ends = {last for _, last in data["spans"]} if panel.spans else set()
@@ -53,21 +52,9 @@ def read_line(data: dict[str, Any], panel: Panel, name: str) -> tuple[list[int],
     return at, values
 
 
-def plotting() -> Any:
-    """matplotlib; to be asked for before a long measurement, not after it."""
-    try:
-        import matplotlib
-    except ImportError:
-        raise UserError("drawing the analysis needs the extra: pip install 'resnets[plot]'.") from None
-    return matplotlib
-
-
 def draw(analyses: Sequence[dict[str, Any]], paths: Sequence[Path]) -> None:
     """All analyses in one picture, written to each path; a path's ending says the format."""
-    plotting()
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(12, 6.2), layout="constrained")
+    figure = new_figure("the analysis", (12, 6.2))
     axes: Any = figure.subplots(2, 4)
     for axis, panel in zip(axes.flat, PANELS, strict=True):
         for i, data in enumerate(analyses):
@@ -96,7 +83,7 @@ def _finish(axis: Any, panel: Panel) -> None:
     axis.grid(alpha=0.25)
     values = [v for drawn in axis.get_lines() for v in drawn.get_ydata() if math.isfinite(v)]
     if not values:
-        axis.text(0.5, 0.5, "there is none", ha="center", transform=axis.transAxes, fontsize=9)
+        axis.text(0.5, 0.5, "no values", ha="center", transform=axis.transAxes, fontsize=9)
         axis.set(xticks=[], yticks=[], xlabel="")
     elif not panel.log:
         axis.set_ylim(min(0.0, *values), 1.05 * max(*values, 0.1))

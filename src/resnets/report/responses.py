@@ -11,11 +11,10 @@ from typing import Any
 from resnets.experiments.comparison import find_common
 from resnets.experiments.outcomes import Outcome, Outcomes
 from resnets.papers.rows import Cell, Experiment
-from resnets.report.pictures import label, save
-from resnets.report.propagation import plotting
+from resnets.report.pictures import label, new_figure, save
 
 HEADER = ("row", "layers", "first", "median", "largest", "last", "runs")
-_LINES = {  # of the networks: a colour a depth, plain nets dashed
+_LINES = {  # a colour for each depth; plain nets are dashed
     "plain20": ("#a0661c", "--"),
     "plain56": ("#1f6f9f", "--"),
     "resnet20": ("#a0661c", "-"),
@@ -25,7 +24,7 @@ _LINES = {  # of the networks: a colour a depth, plain nets dashed
 
 
 def average_responses(one: Outcome) -> list[float]:
-    """The deviation of each layer's responses, the mean over the runs; none where they were not measured."""
+    """The deviation of each layer's responses, the mean over the runs; empty where it was not measured."""
     each = [run["signal"]["responses"] for run in one.runs if "responses" in run.get("signal", {})]
     return [statistics.fmean(layer) for layer in zip(*each, strict=True)]
 
@@ -39,7 +38,7 @@ def find_curves(experiment: Experiment, found: Outcomes) -> Iterator[tuple[Cell,
 
 
 def tabulate(experiment: Experiment, found: Outcomes) -> list[list[str]]:
-    """A line a cell for a table."""
+    """A line of a table for each cell."""
     return [
         [
             cell.label,
@@ -53,11 +52,9 @@ def tabulate(experiment: Experiment, found: Outcomes) -> list[list[str]]:
 
 def draw(experiment: Experiment, found: Outcomes, path: Path) -> Path:
     """Two panels, as in the paper: the layers in their order, and sorted by size. At least one cell is measured."""
-    plotting()
-    from matplotlib.figure import Figure
+    figure = new_figure("Figure 7", (7, 5.5))
     from matplotlib.ticker import MaxNLocator
 
-    figure = Figure(figsize=(7, 5.5), layout="constrained")
     axes: Any = figure.subplots(2, 1)
     drawn = list(find_curves(experiment, found))
     for cell, one, values in drawn:
@@ -66,8 +63,8 @@ def draw(experiment: Experiment, found: Outcomes, path: Path) -> Path:
         for axis, series in zip(axes, (values, sorted(values, reverse=True)), strict=True):
             axis.plot(range(1, len(series) + 1), series, style, color=colour, linewidth=1.2, label=text)
     scaled = ", ".join(find_common(one.scaled for _, one, _ in drawn)) or "nothing"
-    said = f"{experiment.where}; ours: budget {drawn[0][1].budget}, scaled: {scaled}"
-    figure.suptitle(textwrap.fill(label(said), 110), fontsize=8)
+    title = f"{experiment.where}; ours: budget {drawn[0][1].budget}, scaled: {scaled}"
+    figure.suptitle(textwrap.fill(label(title), 110), fontsize=8)
     for axis, order in zip(axes, ("layer, in order", "layer, sorted by size"), strict=True):
         axis.set(xlabel=order, ylabel="std of its responses", ylim=(0, None))
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))

@@ -1,4 +1,4 @@
-"""The papers' figures from our results: training loss dashed, on a log axis to the left; error solid, to the right."""
+"""Draw the papers' figures from our results: training loss dashed, on a log axis to the left; error solid, right."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from resnets.experiments.comparison import write_error
 from resnets.experiments.outcomes import Outcome, Outcomes
 from resnets.papers.rows import Cell
 from resnets.papers.tables import EXPERIMENTS
-from resnets.report.curves import measured_once
+from resnets.report.curves import is_measured_once
 from resnets.report.page import plot, provenance
 from resnets.report.page.html import Html, join, tag
 from resnets.report.page.inputs import Inputs
@@ -24,7 +24,7 @@ PANELS: dict[str, dict[str, tuple[int, ...]]] = {  # experiment -> title -> whic
 
 
 def build_section(inputs: Inputs) -> Html:
-    """Every figure, once for each budget that has a curve of it; else how to make it."""
+    """Every figure, once for each budget that has a curve of it; without one, the command that makes it."""
     return join(_build_experiment(name, inputs) for name in PANELS)
 
 
@@ -53,8 +53,8 @@ def build_panel(title: str, cells: Sequence[Cell], found: Outcomes, budget: str)
         line for i, (cell, one) in enumerate(zip(there, outcomes, strict=True)) for line in _make_traces(i, cell, one)
     ]
     notes = [f"Budget {budget}, {_describe_seeds(outcomes)}."]
-    if any(measured_once(run["curves"], _choose_split(one)) for one in outcomes for run in one.runs):
-        notes.append("The error was measured at the end alone (the last mark); thin: error on training batches.")
+    if any(is_measured_once(run["curves"], _choose_split(one)) for one in outcomes for run in one.runs):
+        notes.append("The error was measured only at the end (the last mark); thin: error on training batches.")
     notes += [f"Missing: {'; '.join(absent)}."] * bool(absent)
     origins = [join([" ", provenance.build_button(provenance.name_box(budget, one.row), one.row)]) for one in outcomes]
     return plot.build_figure(data, _make_layout(len(there)), title, join([" ".join(notes), " From:", *origins]))
@@ -78,12 +78,12 @@ def _choose_split(one: Outcome) -> str:
 
 
 def _make_traces(number: int, cell: Cell, one: Outcome) -> list[dict[str, Any]]:
-    """Of the first seed in full strength and with a name, of the others faint."""
+    """The first seed in full strength and with a name, the others faint."""
     split, traces = _choose_split(one), []
     name = f"{cell.label}: {split} error {write_error(one, ' %').replace('+-', '±')}"
     for run in one.runs:
         curves, first = run["curves"], run is one.runs[0]
-        end = measured_once(curves, split)
+        end = is_measured_once(curves, split)
         looks: dict[str, dict[str, Any]] = {"loss": {"line": {"dash": "dash", "width": 1.2}}}
         if end:
             looks["training"] = {"line": {"width": 0.7}, "mode": "lines", "yaxis": "y2"}

@@ -1,4 +1,4 @@
-"""Markup from calls. Whatever is not markup already is escaped, so that no label of a file can become any."""
+"""Build HTML. Everything that is not `Html` is escaped, so that no label in a file can become markup."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everything that a page is made from, sorted: results of rows, analyses, other trainings."""
+"""Read what a page is made from: results of rows, analyses, other trainings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Inputs:
     files: dict[tuple[str, str], Path] = field(default_factory=dict)  # of the same
     analyses: dict[Path, dict[str, Any]] = field(default_factory=dict)  # as `resnets analyze` writes them
     trainings: dict[Path, list[dict[str, Any]]] = field(default_factory=dict)  # as `resnets results` writes them
-    left_out: int = 0  # files in folders that are none of these
+    left_out: int = 0  # files in folders that are of other kinds
 
     @property
     def budgets(self) -> list[str]:
@@ -30,20 +30,20 @@ class Inputs:
 
 
 def read_inputs(paths: Sequence[Path], leave_out: Callable[[UserError], None] | None = None) -> Inputs:
-    """Read files, and folders with all that is below them. A file in a folder that cannot be read is refused, or given
+    """Read files, and all files below folders. A file in a folder that cannot be read raises `UserError`, or is given
     to `leave_out`."""
     inputs = Inputs()
     for path, named in _find_files(paths):
         try:
-            belongs = _sort(inputs, path, records.load(path))
+            known = _add_file(inputs, path, records.load(path))
         except UserError as error:
             if named or leave_out is None:
                 raise
             leave_out(error)
             continue
-        if named and not belongs:
+        if named and not known:
             raise UserError(f"{path} is no result of `resnets reproduce`, `analyze` or `results`; leave it out.")
-        inputs.left_out += not belongs
+        inputs.left_out += not known
     if not (inputs.found or inputs.analyses or inputs.trainings):
         raise UserError(f"there is no result in {', '.join(map(str, paths))}; `resnets reproduce table1` makes some.")
     return inputs
@@ -56,15 +56,15 @@ def _find_files(paths: Sequence[Path]) -> Iterator[tuple[Path, bool]]:
         if not os.path.exists(path):
             raise UserError(f"{path} does not exist; name files and folders of results.")
         for file in sorted(path.rglob("*.json")) if path.is_dir() else [path]:
-            measured = "bench" in file.relative_to(path).parts  # of speed and of budgets, not of the papers
-            real = os.path.realpath(file)  # which does not fail on links that lead to themselves
+            measured = "bench" in file.relative_to(path).parts  # benchmarks, not results of the papers
+            real = os.path.realpath(file)  # does not fail on links to themselves
             if real not in seen and not measured:
                 seen.add(real)
                 yield file, file == path
 
 
-def _sort(inputs: Inputs, path: Path, data: Any) -> bool:
-    """Put what a file holds where it belongs; False if it belongs nowhere. What is broken is refused."""
+def _add_file(inputs: Inputs, path: Path, data: Any) -> bool:
+    """Add what a file holds to the inputs; False if it is of another kind. Refuses broken files."""
     if not isinstance(data, dict):
         return False
     if "row" in data:

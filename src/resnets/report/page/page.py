@@ -1,4 +1,4 @@
-"""The page, put together. The same results make the same bytes."""
+"""Build the whole page. The same results give the same bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from resnets.atomic import make_folder_of, write_atomically
 from resnets.differences import label_groups
 from resnets.errors import UserError
-from resnets.papers.numbers import beside
+from resnets.papers.numbers import quote_paper
 from resnets.report.page import curves, provenance, signals, tables
 from resnets.report.page.html import Html, join, tag
 from resnets.report.page.inputs import Inputs, read_inputs
@@ -21,13 +21,13 @@ from resnets.runs import Summary
 from resnets.spec import Spec
 from resnets.version import __version__
 
-# The browser itself keeps the promise that nothing is loaded.
+# The browser enforces that the page loads nothing.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:"
 _TITLE = "Deep residual networks: the papers' numbers and ours"
 
 
 def write_report(paths: Sequence[Path], out: Path, leave_out: Callable[[UserError], None] | None = None) -> Inputs:
-    """Write the page of all results in some files and folders; what it was made from is returned."""
+    """Write a page of all results in files and folders; returns what it was made from."""
     inputs = read_inputs(paths, leave_out)
     text = build_page(inputs)
     make_folder_of(out)
@@ -73,10 +73,10 @@ def build_page(inputs: Inputs) -> str:
 
 
 _INTRODUCTION = (
-    "v1 is “Deep Residual Learning for Image Recognition”, v2 “Identity Mappings in Deep Residual Networks”. Beside "
-    "each number of theirs stands ours, where there is one. Budgets other than “paper” train shorter and smaller: "
-    "their numbers can be compared in order, not in size, and each has a column of its own.",
-    "Click a number of ours to see where it comes from. Drag in a figure to zoom, double-click to zoom out, click a "
+    "v1 is “Deep Residual Learning for Image Recognition”, v2 “Identity Mappings in Deep Residual Networks”. Each "
+    "of their numbers is followed by ours, where we have one. Budgets other than “paper” train shorter and smaller: "
+    "their numbers can be compared in order, not in size, and each budget has its own column.",
+    "Click one of our numbers to see where it comes from. Drag in a figure to zoom, double-click to zoom out, click a "
     "name to hide a curve.",
 )
 
@@ -87,7 +87,7 @@ def _read_file(name: str) -> Html:
 
 @cache
 def _pack_plotly() -> Html:
-    """plotly.js, packed: unpacked it would be three quarters of the page."""
+    """plotly.js, compressed: otherwise it would be three quarters of the page."""
     try:
         from plotly.offline import get_plotlyjs
     except ImportError:
@@ -96,13 +96,13 @@ def _pack_plotly() -> Html:
 
 
 def _build_trainings(inputs: Inputs) -> Html:
-    """What `resnets results` collected: other recipes than the papers'."""
+    """Trainings that `resnets results` collected, by other recipes than the papers'."""
     rows = []
     for title, _, variant, result in _list_variants(inputs):
         spec, data = Spec.from_dict(result["network"]), result["data"]["name"]
         errors = tuple(run["result"]["test"]["error"] for run in result["runs"])
         number = provenance.build_button(title, str(Summary(errors)).replace("+-", "±"))
-        cells = (data, tag("code", result["recipe"]["name"]), number, beside(spec, data) or "-")
+        cells = (data, tag("code", result["recipe"]["name"]), number, quote_paper(spec, data) or "-")
         rows.append(tag("tr", tag("th", spec.name + variant, scope="row"), *(tag("td", cell) for cell in cells)))
     header: list[Any] = ["network", "data", "recipe", "test error, ours", "the papers'"]
     return tables.build_table("Trainings by other recipes", header, rows) if rows else Html()
@@ -119,7 +119,7 @@ def _build_boxes(inputs: Inputs) -> Html:
 
 
 def _list_variants(inputs: Inputs) -> Iterator[tuple[str, Path, str, dict[str, Any]]]:
-    """Every variant of the other trainings: the title of its box, its file, what makes it different, its results."""
+    """Every variant of the other trainings: the title of its box, its file, how it differs, its results."""
     for path, groups in inputs.trainings.items():
         for i, (result, variant) in enumerate(zip(groups, label_groups(groups), strict=True), 1):
             yield path.stem if len(groups) == 1 else f"{path.stem}, variant {i}", path, variant, result

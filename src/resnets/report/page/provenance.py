@@ -1,4 +1,4 @@
-"""Where a number comes from: one box a result, opened by the numbers made from it; in print all are open."""
+"""Show where numbers come from: a box for each result. A click on a number opens its box; in print all are open."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 from resnets.report.page.html import Html, join, tag
 
 KEYS = ("command", "commit", "versions", "machine", "began")
-_LATER = "responses_measured"  # of results that are older than the measuring of responses
+_LATER = "responses_measured"  # in results whose responses were measured after the run
 
 
 def name_box(budget: str, row: str) -> str:
-    """Of the box of a row."""
+    """The title of the box of a row."""
     return f"{row}, budget {budget}"
 
 
@@ -52,7 +52,7 @@ def _id(title: str) -> str:
 
 
 def _list_errors(run: dict[str, Any]) -> list[str]:
-    """The error, after the seed; on ImageNet one for each way in which it was tested."""
+    """The texts that follow the seed: the error, on ImageNet one for each test."""
     result = run["result"]
     if "failed" in result:
         return [f": {result['failed']}"]
@@ -73,7 +73,7 @@ def _write_error(found: dict[str, Any], split: str) -> str:
 
 
 def _group_by_seed(key: str, runs: list[dict[str, Any]]) -> Html:
-    """What all seeds share is said once."""
+    """The values of a key, each once, with the seeds that have it."""
     seeds: dict[str, list[str]] = {}
     for run in runs:
         value = run.get(key)

@@ -1,4 +1,4 @@
-"""How signals travel, drawn: analyses of `resnets analyze`, and the two numbers a unit that every result carries."""
+"""Draw how signals travel: analyses of `resnets analyze`, and the two numbers for each unit in every result."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from resnets.report.page import plot
 from resnets.report.page.html import Html, join, tag
 from resnets.report.page.inputs import Inputs
 
-OF_ROWS = ("table1", "table2", "table3")  # between them every shortcut, order and depth
+OF_ROWS = ("table1", "table2", "table3")  # together they have every shortcut, order and depth
 SIGNALS = {"size": ("signal: rms of x_l, trained", True), "zeros": ("share of x_l that is zero, trained", False)}
 
 
@@ -61,7 +61,7 @@ def _read_points(net: dict[str, Any], panel: propagation.Panel, name: str) -> tu
 
 
 def _build_rows(experiment: Experiment, found: Outcomes, budget: str) -> Html | None:
-    """Of each row's first seed that did not diverge."""
+    """The signals of the rows, of the first seed that did not diverge."""
     drawn: dict[str, tuple[str, dict[str, list[float]]]] = {}
     for cell in experiment.cells:
         one = found.find(cell)

@@ -1,4 +1,4 @@
-"""The papers' tables with our values beside theirs: a column a budget, numbers with seeds and what was scaled."""
+"""The papers' tables with our values: a column for each budget, numbers with seeds and what was scaled."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import statistics
 
 from resnets.experiments.agreement import AGAINST, AGREES, PARTLY, UNDECIDED, find_agreement
-from resnets.experiments.comparison import correlate, find_common, write_error
+from resnets.experiments.comparison import correlate, find_common, remove_common, write_error
 from resnets.experiments.observations import FAILS, HOLDS, judge_all
 from resnets.experiments.observations import UNDECIDED as NOT_JUDGED
 from resnets.experiments.outcomes import Outcomes
@@ -22,15 +22,15 @@ KEY = {
     AGREES: "the paper's order with at least half of the table's other rows, contrary to none; unscaled: its value",
     PARTLY: "the paper's order with some rows, and contrary to no more",
     AGAINST: "contrary to the paper's order with more rows than not; unscaled: another value",
-    UNDECIDED: "the spread between seeds is too large to tell any, or unknown",
+    UNDECIDED: "the spread between seeds is too large to decide, or unknown",
 }
-_CLAIMS = re.compile("; (?=yes: |no: |not told apart: )")
+_CLAIMS = re.compile("; (?=yes: |no: |not clear: )")
 VERDICTS = {HOLDS: (AGREES, "✓"), FAILS: (AGAINST, "✗"), NOT_JUDGED: (UNDECIDED, "?")}
-TABLES = [e for e in EXPERIMENTS.values() if not e.name.startswith("figure")]  # figures repeat rows of tables
+TABLES = [e for e in EXPERIMENTS.values() if not e.name.startswith("figure")]  # the figures have the same rows
 
 
 def build_table(caption: str, header: list[object], rows: list[Html]) -> Html:
-    """A table that scrolls sideways by itself where the screen is narrow."""
+    """A table that scrolls sideways on a narrow screen."""
     head = tag("tr", *(tag("th", words, scope="col") for words in header))
     whole = tag("table", tag("caption", caption), tag("thead", head), tag("tbody", *rows))
     return tag("div", whole, class_="scroll", tabindex="0", role="region", aria_label=caption)
@@ -49,12 +49,12 @@ def build_section(experiment: Experiment, inputs: Inputs) -> Html:
     budgets = inputs.budgets
     header = ["row", "the paper", *(f"ours, budget {budget}" for budget in budgets or ["none"])]
     shared = {budget: find_common(_list_scalings(experiment, inputs, budget)) for budget in budgets}
-    rows = [_row(cell, experiment, inputs, shared) for cell in experiment.cells]
+    rows = [_build_row(cell, experiment, inputs, shared) for cell in experiment.cells]
     split = "errors on held-out training images" if any(r.validation for r in experiment.rows) else "test errors"
     columns = ", top-1/top-5" * any(cell.value.top5 is not None for cell in experiment.cells)
     notes = [
         tag("li", f"Budget {budget}, scaled in all rows: {', '.join(shared[budget]) or 'nothing'}.",
-            *(f" {line}." for line in map(_sentence, map(str, correlate(experiment, inputs.found[budget])))))
+            *(f" {line}." for line in map(_capitalize, map(str, correlate(experiment, inputs.found[budget])))))
         for budget in budgets
         if _list_scalings(experiment, inputs, budget)
     ]  # fmt: skip
@@ -71,7 +71,7 @@ def build_section(experiment: Experiment, inputs: Inputs) -> Html:
     )
 
 
-def _sentence(words: str) -> str:
+def _capitalize(words: str) -> str:
     return words[0].upper() + words[1:]
 
 
@@ -80,15 +80,15 @@ def _list_scalings(experiment: Experiment, inputs: Inputs, budget: str) -> list[
     return [one.scaled for one in map(inputs.found[budget].find, experiment.cells) if one]
 
 
-def _row(cell: Cell, experiment: Experiment, inputs: Inputs, shared: dict[str, tuple[str, ...]]) -> Html:
-    values = [_value(cell, experiment, inputs.found[b], b, shared[b]) for b in inputs.budgets]
+def _build_row(cell: Cell, experiment: Experiment, inputs: Inputs, shared: dict[str, tuple[str, ...]]) -> Html:
+    values = [_build_value(cell, experiment, inputs.found[b], b, shared[b]) for b in inputs.budgets]
     values = values or [_mark_missing(cell)]
     return tag(
         "tr", tag("th", cell.full_label, scope="row"), tag("td", _write_plus_minus(str(cell.value)) or "-"), *values
     )
 
 
-def _value(cell: Cell, experiment: Experiment, found: Outcomes, budget: str, shared: tuple[str, ...]) -> Html:
+def _build_value(cell: Cell, experiment: Experiment, found: Outcomes, budget: str, shared: tuple[str, ...]) -> Html:
     one = found.find(cell)
     if one is None:
         return _mark_missing(cell)
@@ -99,7 +99,7 @@ def _value(cell: Cell, experiment: Experiment, found: Outcomes, budget: str, sha
     losses = [loss for loss in one.values("final") if math.isfinite(loss)]
     if losses:
         details.append(f"training loss {statistics.fmean(losses):.3f}")
-    details += [word for word in one.scaled if word not in shared]
+    details += remove_common(one.scaled, shared)
     return tag("td", number, " ", sign, tag("small", ", ".join(details)), class_=agrees.word if agrees else None)
 
 
@@ -125,7 +125,7 @@ def build_verdicts(inputs: Inputs) -> Html:
             reasons = tag("ul", *(tag("li", _write_plus_minus(part)) for part in _CLAIMS.split(judged[i].why)))
             seen = tag("details", tag("summary", sign, " ", judged[i].verdict), reasons)
             cells.append(tag("td", seen, class_=style))
-        text = tag("th", f"{first.number}. {_sentence(first.text)}", scope="row")
+        text = tag("th", f"{first.number}. {_capitalize(first.text)}", scope="row")
         rows.append(tag("tr", text, *cells))
     return build_table(
         "The papers' observations and our verdicts", ["observation", *(f"budget {b}" for b in verdicts)], rows
@@ -133,7 +133,7 @@ def build_verdicts(inputs: Inputs) -> Html:
 
 
 def build_glance(inputs: Inputs) -> Html:
-    """How much there is, and how it compares, in a column a budget."""
+    """How many rows have results and how they compare with the papers, in a column for each budget."""
     budgets = inputs.budgets
     lines: dict[str, list[str]] = {"rows with results": [], "observations": []}
     every = {row.name for experiment in EXPERIMENTS.values() for row in experiment.rows}

@@ -8,7 +8,7 @@ import torch
 import resnets
 from resnets.cli import main
 from resnets.weights import pretrained
-from tools import publish_weights as ship
+from tools import publish_weights
 
 SMALL = {"length": "2ep", "batch": 32}
 
@@ -28,7 +28,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_a_shipped_network_is_the_runs(run, folder, capsys):
-    assert ship.main([str(run.path)]) == 0
+    assert publish_weights.main([str(run.path)]) == 0
     name = "resnet20.synthetic:64"
     assert name in capsys.readouterr().out
     net, trained = resnets.create(name, pretrained=True), resnets.load(run.weights)
@@ -43,7 +43,7 @@ def test_a_shipped_network_is_the_runs(run, folder, capsys):
 
 
 def test_the_card_tells_data_recipe_error_limits_licence_and_hash(run, folder):
-    name = ship.ship(run)
+    name = publish_weights.publish(run)
     card = (folder / f"{name}.md").read_text()
     test = run.result["test"]
     for word in (
@@ -59,7 +59,7 @@ def test_the_card_tells_data_recipe_error_limits_licence_and_hash(run, folder):
 
 
 def test_a_damaged_file_is_refused(run, folder):
-    name = ship.ship(run)
+    name = publish_weights.publish(run)
     path = folder / f"{name}.safetensors"
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
@@ -74,7 +74,7 @@ def test_a_damaged_file_is_refused(run, folder):
 def test_names_that_are_not_shipped_are_told(run, folder):
     with pytest.raises(resnets.UserError, match="ships no trained networks"):
         resnets.create("preresnet20.cifar10", pretrained=True)
-    ship.ship(run)
+    publish_weights.publish(run)
     with pytest.raises(
         resnets.UserError, match=r"no pretrained 'resnet20\.cifar10': this version .* ships resnet20\.synthetic:64\."
     ):
@@ -86,7 +86,7 @@ def test_names_that_are_not_shipped_are_told(run, folder):
 def test_models_lists_what_is_shipped(run, folder, capsys):
     assert main(["models", "resnet20"]) == 0
     assert capsys.readouterr().out.endswith("\ntrained, in the package: none of these\n")
-    name = ship.ship(run)
+    name = publish_weights.publish(run)
     assert main(["models", "*resnet20"]) == 0
     assert capsys.readouterr().out.endswith(f"\ntrained, in the package: {name}\n")
     assert main(["models", "*resnet20", "--json"]) == 0
@@ -95,7 +95,7 @@ def test_models_lists_what_is_shipped(run, folder, capsys):
 
 
 def test_a_training_begins_at_a_shipped_network(run, folder, tmp_path):
-    name = ship.ship(run)
+    name = publish_weights.publish(run)
     words = {"length": "1it", "lr": 0.0, "weight_decay": 0.0, "out": tmp_path, "quiet": True}
     tuned = resnets.train("resnet20", "synthetic:40", "finetune", weights=name, **words)
     ours, theirs = (resnets.load(path).state_dict() for path in (tuned.weights, run.weights))
@@ -109,7 +109,7 @@ def test_predict_takes_the_shipped_network_unless_told_otherwise(run, folder, mo
     Image.new("RGB", (40, 40), "red").save(tmp_path / "a.png")
     assert main(["predict", str(tmp_path / "a.png")]) == 2
     assert "name the network to use: --weights" in capsys.readouterr().err
-    name = ship.ship(run)
+    name = publish_weights.publish(run)
     monkeypatch.setattr("resnets.evaluation.predict.DEFAULT", name)
     assert main(["predict", str(tmp_path / "a.png"), "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)[0]["classes"]) == 5
@@ -119,10 +119,10 @@ def test_only_finished_runs_of_named_networks_are_shipped(tmp_path, folder, caps
     changed = resnets.train(
         "resnet20", "synthetic:64", "cifar-quick", out=tmp_path, quiet=True, network={"widths": (4, 8, 8)}, **SMALL
     )
-    assert ship.main([str(changed.path)]) == 2
+    assert publish_weights.main([str(changed.path)]) == 2
     assert "only named networks are shipped" in capsys.readouterr().err
     changed.result_path.unlink()
-    assert ship.main([str(changed.path)]) == 2
+    assert publish_weights.main([str(changed.path)]) == 2
     assert "only a run with a test error can be shipped" in capsys.readouterr().err
     assert not folder.exists()
 

@@ -1,4 +1,4 @@
-"""The images of a job: as they are, or smaller and fewer."""
+"""Sets of images in memory made smaller: scaled to another side, or with fewer test images."""
 
 from __future__ import annotations
 
@@ -11,28 +11,21 @@ import torch
 from torch.nn import functional
 
 from resnets.data import load
-from resnets.data.folder import Folder
 from resnets.data.images import Images
-from resnets.experiments.plan import Source
 
 _AT_ONCE = 5000  # images to scale
 
 
-def load_images(source: Source, folder: str | Path | None = None) -> Images | Folder:
-    """Training and test images at a source's side, so that the net is tested on what it was trained on.
-
-    ImageNet's become smaller when they are read; `folder` is one to look for CIFAR in.
-    """
-    if source.folder:
-        return source.folder
-    images = load(source.name, folder)
-    if source.side and source.side != images.train_images.shape[-1]:
-        images = shrink(images, source.side)
-    return keep_first_tests(images, source.tested) if source.tested else images
+def load_resized(name: str, side: int | None = None, tests: int | None = None, dir: str | Path | None = None) -> Images:
+    """Load a named set, scale its training and test images to `side`, and keep the first `tests` test images."""
+    images = load(name, dir)
+    if side and side != images.train_images.shape[-1]:
+        images = resize(images, side)
+    return keep_first_tests(images, tests) if tests else images
 
 
-def shrink(images: Images, side: int) -> Images:
-    """Every image scaled to `side`, in bytes again; mean and deviation are those of the scaled training images."""
+def resize(images: Images, side: int) -> Images:
+    """Scale every image to `side`, in bytes again; mean and deviation are those of the scaled training images."""
     train, test = (_scale(part, side) for part in (images.train_images, images.test_images))
     channels = train.transpose(1, 0, 2, 3).reshape(train.shape[1], -1)
     digest = hashlib.sha256(f"{images.digest} {side}".encode())
@@ -58,7 +51,7 @@ def _scale(images: np.ndarray, side: int) -> np.ndarray:
 
 
 def keep_first_tests(images: Images, count: int) -> Images:
-    """Only the first `count` test images: a very deep net takes longer to test than a short training takes."""
+    """Keep only the first `count` test images: a very deep net takes longer to test than a short training takes."""
     return dataclasses.replace(
         images,
         name=f"{images.name}/{count}",
