@@ -8,7 +8,7 @@ before the first and after the last unit. `Spec.units()` lists the units, `resne
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -231,6 +231,19 @@ class Spec:
     def min_size(self) -> int:
         """The smallest input side of which every halving still finds two pixels to halve."""
         return 2 ** (self.halvings - 1) + 1 if self.halvings else 1
+
+    def check_images(self, shape: Sequence[int]) -> None:
+        """Refuse batches that the network cannot read. It is fully convolutional, but cannot halve a single pixel."""
+        if len(shape) != 4 or shape[1] != self.in_channels:
+            raise UserError(
+                f"{self.name} reads batches of shape (N, {self.in_channels}, height, width), not {tuple(shape)}."
+            )
+        if min(shape[2:]) < self.min_size:
+            raise UserError(
+                f"{self.name} halves the map {self.halvings} times and needs images of at least "
+                f"{self.min_size}x{self.min_size} pixels, not {shape[2]}x{shape[3]}; enlarge them"
+                + (" or create the net with stem='cifar'." if self.stem == "imagenet" else ".")
+            )
 
     @property
     def input_size(self) -> int:

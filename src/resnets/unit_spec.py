@@ -124,6 +124,11 @@ class Shortcut:
         raise NotImplementedError
 
     @property
+    def is_custom(self) -> bool:
+        """Whether a user registered this kind, so that only its own module says what it computes."""
+        return type(self).module is not Shortcut.module
+
+    @property
     def meaning(self) -> str:
         """The formula in words."""
         return f"{self.formula}, r = F(x)"

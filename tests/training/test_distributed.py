@@ -290,7 +290,7 @@ def test_shares_are_contiguous_and_equal_to_within_one(count, world):
 def test_without_torchrun_a_process_is_alone(monkeypatch):
     for name in ("WORLD_SIZE", "LOCAL_RANK", "RANK"):
         monkeypatch.delenv(name, raising=False)
-    workers, device = distributed.start("cpu")
+    workers, device = distributed.start(torch.device("cpu"))
     assert (workers, device) == (Workers(0, 1), torch.device("cpu"))
     assert not dist.is_initialized()
 

@@ -16,7 +16,7 @@ from resnets.errors import UserError
 from resnets.nn import ResNet, Unit
 from resnets.nn.network import check_input
 from resnets.nn.shortcuts import Identity
-from resnets.nn.structure import frame_changes, stem_changes, unit_changes
+from resnets.nn.structure import PartChanges, find_part_changes
 
 
 class Affine:
@@ -154,12 +154,12 @@ class FrozenUnit(nn.Module):
 class Frozen(nn.Module):
     """A network's class scores in testing. `freeze` makes it."""
 
-    def __init__(self, net: ResNet) -> None:
+    def __init__(self, net: ResNet, changes: PartChanges) -> None:
         super().__init__()
         self.spec = net.spec
-        self.stem = _folded(net.stem, next(stem_changes(net), None))
-        self.units = nn.Sequential(*map(_folded, net.units, unit_changes(net)))
-        self.last = _folded(net.last)
+        self.stem = _freeze_part(net.stem, changes.stem)
+        self.units = nn.Sequential(*map(_freeze_part, net.units, changes.units))
+        self.last = _freeze_part(net.last)
         self.classifier: nn.Linear = _copy(net.classifier)  # type: ignore[assignment]
         super().train(False)
         self.requires_grad_(False)
@@ -198,7 +198,7 @@ def _copy(module: nn.Module) -> nn.Module:
         raise UserError(f"a network with computed weights cannot be frozen ({error}); make them plain first.") from None
 
 
-def _folded(part: nn.Module, change: str | None = None) -> nn.Module:
+def _freeze_part(part: nn.Module, change: str | None = None) -> nn.Module:
     """A part of a network with BN folded, or a copy of one that was changed."""
     if change is not None:
         return _copy(part)
@@ -213,5 +213,6 @@ def freeze(net: ResNet) -> Frozen:
     if not isinstance(net, ResNet):
         raise UserError(f"freeze takes a network of this package, not {type(net).__name__}.")
     net = net.original
+    changes = find_part_changes(net)
     with torch.no_grad():
-        return FrozenCopy(net) if any(frame_changes(net)) else Frozen(net)
+        return FrozenCopy(net) if changes.frame else Frozen(net, changes)

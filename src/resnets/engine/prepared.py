@@ -13,18 +13,15 @@ from torch import Tensor, nn
 from torch.nn.modules import module as torch_modules
 
 from resnets.engine import require_mode
-from resnets.engine.memory_estimate import fastest, segments
+from resnets.engine.memory_estimate import choose_mode, segments
 from resnets.engine.native.unit import NativeUnit
 from resnets.engine.recompute import Recompute
 from resnets.engine.recompute_unit import recompute_act
 from resnets.engine.runners import Choice, choose_runners
-from resnets.engine.system_memory import available
 from resnets.engine.watch import Watch
 from resnets.errors import UserError
 from resnets.nn import ResNet, Unit
-from resnets.nn.network import check_input
-from resnets.nn.shortcuts import is_own
-from resnets.nn.structure import net_changes
+from resnets.nn.structure import find_change
 
 
 def prepare(
@@ -46,25 +43,24 @@ def prepare(
     it is changed later; `choices` of the result says how each unit is run, and why.
     """
     require_mode(engine, memory)
-    net = net.original
+    if isinstance(net, Prepared):
+        net = net.original
     if engine == "plain":
         return net
     if memory == "auto":
-        memory = _fitting(net, batch, size)
+        memory = _choose_memory(net, batch, size)
     return Prepared(net, memory, compiled=engine == "compiled")
 
 
-def _fitting(net: ResNet, batch: int | None, size: int | tuple[int, int] | None) -> str:
-    """The fastest memory mode that fits."""
+def _choose_memory(net: ResNet, batch: int | None, size: int | tuple[int, int] | None) -> str:
     if batch is None:
         raise UserError("memory='auto' needs to know the batch: give batch=, or choose fast, lean or min.")
-    if change := next(net_changes(net, ignore=("momentum",)), None):
+    if change := find_change(net):
         raise UserError(
             f"memory='auto' estimates the {net.spec.name} that net.spec describes, and this net was changed "
-            f"({change}): choose fast, lean or min."
+            f"({change.sentence}): choose fast, lean or min."
         )
-    device = next(net.parameters()).device
-    return fastest(net.spec, batch, size, available(device), device.type).mode
+    return choose_mode(net.spec, batch, size, next(net.parameters()).device)
 
 
 class Prepared(ResNet):
@@ -125,10 +121,11 @@ class Prepared(ResNet):
             self._choose()
         if not self.runs_units:
             return net(x)
-        x = net.stem(check_input(net.spec, x))
+        net.spec.check_images(x.shape)
+        x = net.stem(x)
         for part in self.parts:
             x = part(x)
-        return net.forward_head(self.end(x))
+        return net.classifier(self.end(x).mean((2, 3)))
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the runners: they hold compiled code, and are chosen again where a copy or a pickle is made whole."""
@@ -142,7 +139,7 @@ class Prepared(ResNet):
 def _watched(unit: nn.Module) -> list[nn.Module]:
     """The modules of a unit that the runners read. A user's own shortcut is called, and may change by itself."""
     assert isinstance(unit, Unit)
-    called = set(unit.shortcut.modules()) if is_own(unit.spec.shortcut) else set()
+    called = set(unit.shortcut.modules()) if unit.spec.shortcut.is_custom else set()
     return [module for module in unit.modules() if module not in called]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Iterator
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -43,37 +43,57 @@ _SETTINGS = (bool, int, float, str, tuple)  # of a user's own module, in which a
 _FORWARDS = {kind: kind.forward for kind in _LAYERS}
 
 
-def replaced_forwards() -> list[str]:
-    """The classes of our layers whose `forward` somebody has replaced since this module was imported."""
-    return [kind.__name__ for kind, forward in _FORWARDS.items() if kind.forward is not forward]
+class PartChanges(NamedTuple):
+    """The first change of each part of a net, or None where the part is what the spec describes."""
+
+    frame: str | None  # the net itself, the sequence of its units and its last activation
+    stem: str | None
+    units: list[str | None]
 
 
-def unit_changes(net: ResNet) -> list[str | None]:
-    """For each unit of a net the first thing in which it is not what the net's spec describes, or None.
+class NetChange(NamedTuple):
+    """The first change of a net, and the names in its state dict that its spec does not describe in this shape."""
 
-    BN's eps and momentum may be other numbers: whoever computes BN reads them from the layer.
+    sentence: str
+    tensors: tuple[str, ...]
+
+
+def find_part_changes(net: ResNet) -> PartChanges:
+    """Compare the parts of a net with its spec. Hooks are changes.
+
+    BN's eps and momentum may be other numbers: code that computes BN reads them from the layer.
     """
+    described = _describe_frame(net.spec)
+    frame = next(_frame_changes(net, described), None)
+    if frame is not None:
+        return PartChanges(frame, frame, [frame] * len(net.units))
+    stem = next(changes(net.stem, described.stem, "stem", hooks=True, ignore=SET_BY_USERS), None)
     specs = net.spec.units()
     if len(specs) != len(net.units):
-        return [f"the net has {len(net.units)} units and its spec describes {len(specs)}"] * len(net.units)
+        sentence = f"the net has {len(net.units)} units and its spec describes {len(specs)}"
+        return PartChanges(None, stem, [sentence] * len(net.units))
     pairs = zip(net.units, map(describe_unit, specs), strict=True)
-    return [next(changes(unit, described, hooks=True, ignore=SET_BY_USERS), None) for unit, described in pairs]
+    units = [next(changes(unit, wanted, hooks=True, ignore=SET_BY_USERS), None) for unit, wanted in pairs]
+    return PartChanges(None, stem, units)
 
 
-def frame_changes(net: ResNet) -> Iterator[str]:
-    """The same for what stands around the units, except for stem and classifier: the net itself, its end."""
-    described = _described_frame(net.spec)
+def find_change(net: ResNet, *, hooks: bool = False, ignore: Collection[str] = ("momentum",)) -> NetChange | None:
+    """Compare a whole net with its spec; `ignore` names settings of BN that may differ."""
+    with torch.device("meta"):
+        described = ResNet(net.spec)
+    sentence = next(changes(net.original, described, hooks=hooks, ignore=ignore), None)
+    own, theirs = ({name: tensor.shape for name, tensor in n.state_dict().items()} for n in (net, described))
+    tensors = tuple(name for name in {**theirs, **own} if theirs.get(name) != own.get(name))
+    return NetChange(sentence or "its state dict has other tensors", tensors) if sentence or tensors else None
+
+
+def _frame_changes(net: ResNet, described: ResNet) -> Iterator[str]:
     yield from _own_changes(net, described, "the net", hooks=True)
     if list(net._modules) != list(described._modules):
         yield f"the net has the layers {', '.join(net._modules)}"
         return
     yield from _own_changes(net.units, described.units, "units", hooks=True)
     yield from changes(net.last, described.last, "last", hooks=True, ignore=SET_BY_USERS)
-
-
-def stem_changes(net: ResNet) -> Iterator[str]:
-    """The same for the stem."""
-    return changes(net.stem, _described_frame(net.spec).stem, "stem", hooks=True, ignore=SET_BY_USERS)
 
 
 @lru_cache(maxsize=64)
@@ -84,16 +104,9 @@ def describe_unit(spec: UnitSpec) -> Unit:
 
 
 @lru_cache(maxsize=64)
-def _described_frame(spec: Spec) -> ResNet:
+def _describe_frame(spec: Spec) -> ResNet:
     with torch.device("meta"):
         return ResNet(dataclasses.replace(spec, blocks=(1,) * len(spec.blocks)))
-
-
-def net_changes(net: ResNet, *, hooks: bool = False, ignore: Collection[str] = ()) -> Iterator[str]:
-    """In what a net is no longer what its spec describes; hooks count as changes if `hooks` says so."""
-    with torch.device("meta"):
-        described = ResNet(net.spec)
-    return changes(net.original, described, hooks=hooks, ignore=ignore)
 
 
 def changes(

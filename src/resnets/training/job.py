@@ -19,7 +19,7 @@ from resnets.data.folder import Folder
 from resnets.data.images import Images
 from resnets.errors import UserError
 from resnets.nn import ResNet
-from resnets.nn.structure import net_changes
+from resnets.nn.structure import find_change
 from resnets.options import fields_of
 from resnets.recipe import NEED_WEIGHTS, Recipe, default_recipe, recipe_of, resolve_augment, resolve_length
 from resnets.runs import ModuleKey
@@ -167,7 +167,7 @@ def _resolve_module(
     if network or options.weights is not None:
         raise UserError("a module is trained as it is: leave out weights and fields of the network.")
     net = copy.deepcopy(model.original if isinstance(model, ResNet) else model)
-    if isinstance(net, ResNet) and not any(net_changes(net, ignore=("momentum",))):
+    if isinstance(net, ResNet) and find_change(net) is None:
         return Classification(net.spec, images, net=net, weights=hash_module(net), reading=reading), net
     key = ModuleKey(type(model).__name__, hash_module(net))
     return Classification(key, images, net=net, reading=reading), net
