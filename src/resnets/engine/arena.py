@@ -42,12 +42,10 @@ class Arena:
             at = self._take(size)
             self.given += 1
         place = (ctypes.c_char * length).from_address(at)
-        weakref.finalize(place, self._return, at, size).atexit = False  # holds the arena, too, while the map lives
+        place.arena = self  # type: ignore[attr-defined]  # the regions live as long as the map
+        weakref.finalize(place, self.returned.append, (at, size)).atexit = False
         storage = torch.frombuffer(place, dtype=torch.uint8).untyped_storage()  # keeps `place` as long as it lives
         return torch.empty(0).set_(storage, 0, shape, (c * h * w, 1, w * c, c))
-
-    def _return(self, at: int, size: int) -> None:
-        self.returned.append((at, size))
 
     def _take(self, size: int) -> int:
         """The newest that came back and just fits, as the caches may hold it; else the lowest, to touch few pages."""
