@@ -16,9 +16,9 @@ import torch
 import resnets
 from pictures import tree
 from resnets import runs
+from resnets.counter_rng import order
 from resnets.data import open_folder
 from resnets.data.colour import jitter, lighting
-from resnets.data.counter_rng import order
 from resnets.data.folder import IMAGENET_MEAN, IMAGENET_STD
 from resnets.data.random_crops import View
 from resnets.errors import UserError
@@ -199,7 +199,7 @@ def test_bad_images_are_passed_over_in_one_way_only(broken, tmp_path, capfd):
 
 
 def test_policies_are_two(data, tmp_path):
-    with pytest.raises(UserError, match="unknown policy for bad images 'ignore'"):
+    with pytest.raises(UserError, match="unknown bad_images 'ignore'"):
         run_of(data, tmp_path, bad_images="ignore")
 
 

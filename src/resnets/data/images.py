@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from resnets.data.counter_rng import draws
+from resnets.counter_rng import draws
 from resnets.errors import UserError
 
 Indices = npt.NDArray[np.int64]

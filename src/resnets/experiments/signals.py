@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from resnets.analysis.responses import responses
+from resnets.counter_rng import order
 from resnets.data.augment import Normalize
 from resnets.data.batches import FileBatches
-from resnets.data.counter_rng import order
 from resnets.data.folder import Folder
 from resnets.data.images import SPLIT_SEED, Images
 from resnets.runs import Run

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from resnets.analysis.propagation import cheap
+from resnets.counter_rng import order
 from resnets.data.batches import Batches, DatasetBatches, FileBatches, MemoryBatches, TrainingSplit, split_training
-from resnets.data.counter_rng import order
 from resnets.data.datasets import Datasets
 from resnets.data.folder import Folder
 from resnets.data.images import Images

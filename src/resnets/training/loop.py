@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from resnets.data.counter_rng import draws
+from resnets.counter_rng import draws
 from resnets.engine import prepare
 from resnets.errors import UserError
 from resnets.nn import ResNet
