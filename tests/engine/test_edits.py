@@ -12,7 +12,7 @@ import resnets
 from resnets.analysis.propagation import propagation
 from resnets.data import load
 from resnets.engine import MODES, freeze, prepare
-from resnets.engine.explain import chosen
+from resnets.engine.explain import explain
 from resnets.engine.onnx import export
 from resnets.errors import UserError
 from resnets.nn import build, shortcuts
@@ -174,7 +174,7 @@ def test_a_changed_unit_says_why_and_the_others_stay_fast():
 def test_the_report_of_a_changed_net_names_the_unit_and_the_change():
     net = resnets.create("preresnet20", seed=0, blocks=2)
     net.units[3].register_forward_hook(add_one)
-    lines = {line.what: line for line in chosen(net, 128)}
+    lines = {line.what: line for line in explain(net, 128)}
     assert (lines["unit 3"].value, lines["unit 3"].reason) == ("plain", "the unit has a hook")
 
 

@@ -1,7 +1,7 @@
 """Compare a module with the one that a spec describes: what was changed about it since it was built.
 
 Code that reads a network's weights instead of calling its layers (kernels, folding, exporters, files of weights) is
-right only as long as nothing was changed, so it asks here first.
+correct only while nothing was changed, so it asks here first.
 """
 
 from __future__ import annotations
@@ -112,25 +112,19 @@ def _describe_frame(spec: Spec) -> ResNet:
 def changes(
     module: nn.Module, described: nn.Module, name: str = "", *, hooks: bool, ignore: Collection[str] = ()
 ) -> Iterator[str]:
-    """In what a module differs from the one that is described: in words, with the place."""
+    """Sentences that say where and how a module differs from the one that is described."""
     what = name or ("the net" if isinstance(described, ResNet) else "the unit")
     yield from _own_changes(module, described, what, hooks=hooks, ignore=ignore)
     own, theirs = module._modules, described._modules
     if list(own) != list(theirs):
         yield f"{what} has the layers {', '.join(own) or 'none'}, not {', '.join(theirs) or 'none'}"
         return
-    for child, part in theirs.items():
-        inside = f"{name}.{child}" if name else child
-        yield from _child_changes(own[child], part, inside, hooks=hooks, ignore=ignore)
-
-
-def _child_changes(
-    child: nn.Module | None, described: nn.Module | None, name: str, *, hooks: bool, ignore: Collection[str]
-) -> Iterator[str]:
-    if child is None or described is None:
-        yield f"{name} is missing"
-    else:
-        yield from changes(child, described, name, hooks=hooks, ignore=ignore)
+    for key, part in theirs.items():
+        inside, child = f"{name}.{key}" if name else key, own[key]
+        if child is None or part is None:
+            yield f"{inside} is missing"
+        else:
+            yield from changes(child, part, inside, hooks=hooks, ignore=ignore)
 
 
 def _own_changes(
@@ -145,7 +139,7 @@ def _own_changes(
         yield f"{kind.__name__}.forward was replaced"
     own, theirs = vars(module), vars(described)
     for key in own.keys() - theirs.keys():
-        if hasattr(kind, key):  # it stands before what the class says
+        if hasattr(kind, key):  # it hides the attribute of the class
             yield f"{what} has {key} of its own"
     if hooks and any(own[key] for key in HOOKS):
         yield f"{what} has a hook"
@@ -153,7 +147,7 @@ def _own_changes(
         if key in ignore and type(own.get(key)) is type(value):
             continue
         if kind not in _FORWARDS and not (isinstance(value, _SETTINGS) and isinstance(own.get(key), _SETTINGS)):
-            continue  # what else a user's own module keeps is its own affair
+            continue  # other attributes of a user's own module may change
         if key not in _INTERNAL and not _equal(own.get(key), value):
             yield f"{what} has {key} {own.get(key)!r}, not {value!r}"
     yield from _tensor_changes(module, described, what)
@@ -175,7 +169,7 @@ def _tensor_changes(module: nn.Module, described: nn.Module, what: str) -> Itera
 
 
 def is_same_kind(module: nn.Module, described: nn.Module) -> bool:
-    """Whether two modules have one class. A user's own may be made anew by each call of `Shortcut.module`."""
+    """Whether two modules have one class. Each call of `Shortcut.module` may make a new class of the same name."""
     a, b = type(module), type(described)
     if b in _FORWARDS:
         return a is b
