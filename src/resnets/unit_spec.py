@@ -358,7 +358,7 @@ def _read(text: str, field: dataclasses.Field[Any], word: str) -> float | bool:
 
 
 def check_shortcut(shortcut: object) -> None:
-    """Refuse what is not of a registered kind, also a subclass of one, and values that no file can hold."""
+    """Refuse shortcuts of unregistered classes, also subclasses, and values that no file can hold."""
     if type(shortcut) not in SHORTCUTS.values():
         raise UserError(
             f"shortcut must be one of {', '.join(SHORTCUTS)}, not {shown(shortcut)}; register a class of your own with "

@@ -161,14 +161,14 @@ def test_what_cannot_be_is_refused_in_a_sentence(options, words):
 
 
 def test_auto_takes_the_fastest_mode_that_fits(monkeypatch):
-    from resnets.engine import prepared
+    from resnets.engine import memory_estimate
     from resnets.engine.memory_estimate import forecast
 
     net = trained(blocks=8)
     needs = {mode: forecast(net.spec, 64, 32, mode).added for mode in MODES}
     assert needs["fast"] > needs["lean"] > needs["min"]
     for room, mode in ((None, "fast"), *((1.2 * need, mode) for mode, need in needs.items()), (1, "min")):
-        monkeypatch.setattr(prepared, "available", lambda device, room=room: room)
+        monkeypatch.setattr(memory_estimate, "available", lambda device, room=room: room)
         assert prepare(net, memory="auto", batch=64, size=32).memory == mode
 
 

@@ -208,7 +208,7 @@ def test_two_processes_do_not_go_on_with_what_one_began(tmp_path, monkeypatch):
     said = tiny.two_processes(words, code=2)
     expected = (
         f"resnets: {run.path} began with 1 process and cannot go on with 2, as BN would see other images together: "
-        "start at most 1, or choose another --out to train anew.\n"
+        "start at most 1, or choose another --out to start a new run.\n"
     )
     assert [err for _, err in said] == [expected, expected]
     assert {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()} == before

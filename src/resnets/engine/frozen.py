@@ -1,4 +1,4 @@
-"""The form of a network that only tests: BN folded into weights, and as few passes over the maps as there can be."""
+"""Freeze a network for inference: BN is folded into weights, and maps are read and written as rarely as possible."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from resnets.nn.structure import PartChanges, find_part_changes
 
 
 class Affine:
-    """scale x + shift, which is what BN is in testing; in float64, so that folding adds no error of its own."""
+    """BN in eval mode: scale x + shift, in float64, so that folding adds no rounding error."""
 
     def __init__(self, bn: _BatchNorm) -> None:
         mean, var = (_exact(t) for t in (bn.running_mean, bn.running_var))
@@ -98,7 +98,7 @@ class ScaleShift(nn.Module):
 
 def leaves(module: nn.Module) -> Iterator[nn.Module]:
     """The layers of nested sequences, in order."""
-    if isinstance(module, nn.Sequential):  # which nobody has changed
+    if isinstance(module, nn.Sequential):  # as the spec describes it
         for child in module:
             yield from leaves(child)
     else:
@@ -176,7 +176,7 @@ class Frozen(nn.Module):
 
 
 class FrozenCopy(Frozen):
-    """A network of somebody's own making as it is: a copy that only tests."""
+    """A copy, which only tests, of a network that is not what its spec describes."""
 
     def __init__(self, net: ResNet) -> None:
         nn.Module.__init__(self)
@@ -191,7 +191,7 @@ class FrozenCopy(Frozen):
 
 
 def _copy(module: nn.Module) -> nn.Module:
-    """A copy as PyTorch makes it, which it cannot of weights that are computed from others as torch.nn.utils does."""
+    """A deep copy. PyTorch cannot copy weights that are computed from others, as by torch.nn.utils."""
     try:
         return copy.deepcopy(module)
     except RuntimeError as error:

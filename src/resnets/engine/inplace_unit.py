@@ -1,4 +1,4 @@
-"""A unit run as PyTorch runs it, with ReLU and addition in the place of maps that nobody else reads."""
+"""A unit run as PyTorch runs it, with ReLU and addition in place where no other layer reads the map."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from resnets.nn.shortcuts import Identity
 
 
 class InplaceUnit:
-    """x -> f(h(x) + F(x)): what `Unit` computes, with fewer maps that come and go."""
+    """x -> f(h(x) + F(x)): what `Unit` computes, with fewer temporary maps."""
 
     keeps = True  # what BN-ReLU leaves, for the backward pass
 

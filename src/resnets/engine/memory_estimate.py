@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -86,7 +85,7 @@ def choose_mode(
     *,
     first: str | None = None,
     processes: int = 1,
-    warn: Callable[[str], None] = warnings.warn,
+    warn: Callable[[str], None] = lambda sentence: None,
 ) -> str:
     """The fastest mode that fits into the memory of this machine, which `processes` share on a CPU.
 

@@ -1,4 +1,4 @@
-"""Which way each unit of a network is run, and why."""
+"""Choose how each unit of a network is run."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _AFTER = ((), ("relu",), ("bn", "relu"))
 
 
 def _unknown_order(order: Order) -> str | None:
-    """Why the runners do not know an order of activations, which a user may have added to the papers'."""
+    """Why the runners cannot run an order of activations; a user may have registered another than the papers'."""
     if order.before in _BEFORE and order.last in _LAST and order.after in _AFTER:
         return None
     return "its order of activations is none of the papers'"
@@ -59,7 +59,7 @@ def choose(unit: Unit, memory: str, compiled: bool = False, device: str = "cpu")
         if loaded.kernels is not None and native.fits(unit) is None:
             return Choice(native.NativeUnit(unit, loaded.kernels), "native", "kernels of our own, as lean as lean")
     if custom:
-        why = "may do what nobody knows, so PyTorch runs it as it is"
+        why = "may have side effects, so PyTorch runs it"
         return Choice(unit, "plain", f"the shortcut {unit.spec.shortcut.kind} is registered by a user, and {why}")
     if memory == "fast":
         return Choice(InplaceUnit(unit), "direct", "PyTorch's layers, ReLU and addition in place")

@@ -1,4 +1,4 @@
-"""Notice in about a microsecond a layer that somebody has changed since it was last looked at."""
+"""Detect in about a microsecond whether a layer was changed since the runners were chosen."""
 
 from __future__ import annotations
 

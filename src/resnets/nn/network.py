@@ -111,7 +111,7 @@ class ResNet(nn.Module):
 def initialize(net: ResNet, generator: torch.Generator | None = None) -> ResNet:
     """He's normal for convolutions (fan-out), 1 and 0 for BN, +-1/sqrt(fan_in) and 0 for the classifier.
 
-    The modules of a user's own shortcut are built anew, and begin as they do.
+    The modules of a user's own shortcut are built again, with their own initial weights.
     """
     renewed = set(renew_shortcuts(net, generator))
     with torch.no_grad():
@@ -134,7 +134,7 @@ def initialize(net: ResNet, generator: torch.Generator | None = None) -> ResNet:
 
 
 def renew_shortcuts(net: ResNet, generator: torch.Generator | None = None) -> list[nn.Module]:
-    """Build users' own shortcuts anew, since a net that began on the meta device has lost what they begin with.
+    """Build users' own shortcuts again, since a net from the meta device has lost their initial values.
 
     One number of the generator decides all that a module draws. The modules that are new are returned.
     """

@@ -268,7 +268,7 @@ class Session:
             good = checkpoint.list_checkpoints(self.run.checkpoints)
             advice = (
                 f"the last good checkpoint is {good[0] if good else 'missing'}; "
-                "lower the learning rate, or lengthen the warm-up, and train anew."
+                "lower the learning rate, or lengthen the warm-up, and start a new run."
             )
             raise DivergedError(self.run.path, str(error), advice) from None
         finally:

@@ -118,7 +118,7 @@ class Kernels:
         function(ctypes.byref(shape), ctypes.byref(left), ctypes.byref(right), _pointer(result))
         return result
 
-    def passed(
+    def transform(
         self, source: Source, sink: Sink, *, keep: bool = True, over: bool = False
     ) -> tuple[Tensor, Tensor | None]:
         """A map from source to sink; without `keep` only its sums are made, with `over` it takes the place of x."""
@@ -144,7 +144,7 @@ class Kernels:
 
     # --- BN -------------------------------------------------------------------------------------
 
-    def normalized(self, bn: nn.BatchNorm2d, sums: Tensor, pixels: int) -> Normalized:
+    def norm_forward(self, bn: nn.BatchNorm2d, sums: Tensor, pixels: int) -> Normalized:
         """BN of a batch from its sums; the running statistics move along."""
         assert bn.num_batches_tracked is not None
         bn.num_batches_tracked.add_(1)
