@@ -89,7 +89,7 @@ def test_convolutions(shape, side):
         check_sinks(lambda sink, s=source: KERNELS.conv(s, weight, sink), y.shape, y)
     for source, g in sources(n, out, height, width):
         of_x = functional.conv_transpose2d(g, filters, padding=side // 2)
-        check_sinks(lambda sink, s=source: KERNELS.conv_input(s, weight, sink), of_x.shape, of_x)
+        check_sinks(lambda sink, s=source: KERNELS.conv(s, weight, sink, backward=True), of_x.shape, of_x)
 
 
 @pytest.mark.usefixtures("_threads")

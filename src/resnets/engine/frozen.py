@@ -19,19 +19,13 @@ from resnets.nn.shortcuts import Identity
 from resnets.nn.structure import PartChanges, find_part_changes
 
 
-class Affine:
-    """BN in eval mode: scale x + shift, in float64, so that folding adds no rounding error."""
-
-    def __init__(self, bn: _BatchNorm) -> None:
-        mean, var = (_exact(t) for t in (bn.running_mean, bn.running_var))
-        weight, bias = _exact(bn.weight), _exact(bn.bias)
-        self.scale = weight / torch.sqrt(var + bn.eps)
-        self.shift = bias - mean * self.scale
-
-
-def _exact(tensor: Tensor | None) -> Tensor:
-    assert tensor is not None  # every BN of the package has weights and statistics
-    return tensor.detach().double()
+def to_affine(bn: _BatchNorm) -> tuple[Tensor, Tensor]:
+    """BN in eval mode as scale x + shift: both in float64, so that folding adds no rounding error."""
+    assert bn.running_mean is not None and bn.running_var is not None  # every BN of the package has statistics
+    numbers = bn.weight, bn.bias, bn.running_mean, bn.running_var
+    weight, bias, mean, variance = (tensor.detach().double() for tensor in numbers)
+    scale = weight / torch.sqrt(variance + bn.eps)
+    return scale, bias - mean * scale
 
 
 class Conv(nn.Module):
@@ -49,10 +43,10 @@ class Conv(nn.Module):
         self._packed: tuple[torch.Size, Tensor] | None = None  # for the maps seen last
 
     def fold(self, bn: _BatchNorm) -> None:
-        affine, dtype = Affine(bn), self.weight.dtype
+        (scale, shift), dtype = to_affine(bn), self.weight.dtype
         bias = 0 if self.bias is None else self.bias.double()
-        self.weight = (self.weight.double() * affine.scale.view(-1, 1, 1, 1)).to(dtype)
-        self.bias = (bias * affine.scale + affine.shift).to(dtype)
+        self.weight = (self.weight.double() * scale.view(-1, 1, 1, 1)).to(dtype)
+        self.bias = (bias * scale + shift).to(dtype)
 
     def forward(self, x: Tensor, plus: Tensor | None = None) -> Tensor:
         """`plus` may be overwritten."""
@@ -86,10 +80,9 @@ class ScaleShift(nn.Module):
 
     def __init__(self, bn: _BatchNorm) -> None:
         super().__init__()
-        affine, dtype = Affine(bn), bn.weight.dtype
         self.relu = False
-        self.register_buffer("scale", affine.scale.to(dtype).view(1, -1, 1, 1))
-        self.register_buffer("shift", affine.shift.to(dtype).view(1, -1, 1, 1))
+        for name, numbers in zip(("scale", "shift"), to_affine(bn), strict=True):
+            self.register_buffer(name, numbers.to(bn.weight.dtype).view(1, -1, 1, 1))
 
     def forward(self, x: Tensor) -> Tensor:
         y = torch.addcmul(self.shift, x, self.scale)

@@ -178,7 +178,7 @@ def _convolve_back(
         mask = Sink(MASK, m=source.x, a=source.a, d=source.d, q=source.x if bn else None, c=source.c, sums=bn)
     if step.native:
         of_weight = kernels.conv_filters(source, gradient, weight)
-        return *kernels.conv_input(gradient, weight, mask), of_weight
+        return *kernels.conv(gradient, weight, mask, backward=True), of_weight
     conv = step.conv
     g, of_weight, _ = torch.ops.aten.convolution_backward(
         _whole(kernels, gradient), _whole(kernels, source), weight, None, conv.stride, conv.padding, (1, 1), False,

@@ -101,13 +101,21 @@ class Kernels:
 
     # --- maps -----------------------------------------------------------------------------------
 
-    def conv(self, source: Source, weight: Tensor, sink: Sink) -> tuple[Tensor, Tensor | None]:
-        """A convolution of stride 1: 3x3 or 1x1."""
-        return self._conv(source, weight, sink, backward=False)
-
-    def conv_input(self, source: Source, weight: Tensor, sink: Sink) -> tuple[Tensor, Tensor | None]:
-        """The gradient of a convolution's input, from that of its output."""
-        return self._conv(source, weight, sink, backward=True)
+    def conv(
+        self, source: Source, weight: Tensor, sink: Sink, *, backward: bool = False
+    ) -> tuple[Tensor, Tensor | None]:
+        """A 3x3 or 1x1 convolution of stride 1, or `backward` the gradient of its input from that of its output."""
+        out, into, side, _ = weight.shape
+        weight = weight.contiguous(memory_format=torch.channels_last)
+        if backward:
+            into, out = out, into
+        n, _, height, width = source.x.shape
+        y = empty_map((n, out, height, width))
+        sums = _sums(out) if sink.sums else None
+        shape, left, right = _shape(source.x, into, out), source.raw(), _sink(sink, y, sums)
+        convolve = self._library.conv3x3 if side == 3 else self._library.conv1x1
+        convolve(ctypes.byref(shape), ctypes.byref(left), _pointer(weight), _Number(backward), ctypes.byref(right))
+        return y, sums
 
     def conv_filters(self, source: Source, gradient: Source, weight: Tensor) -> Tensor:
         """The gradient of a convolution's filters."""
@@ -127,19 +135,6 @@ class Kernels:
         sums = _sums(x.shape[1]) if sink.sums else None
         shape, left, right = _shape(x, x.shape[1], x.shape[1]), source.raw(), _sink(sink, y if keep else None, sums)
         getattr(self._library, "pass")(ctypes.byref(shape), ctypes.byref(left), ctypes.byref(right))
-        return y, sums
-
-    def _conv(self, source: Source, weight: Tensor, sink: Sink, *, backward: bool) -> tuple[Tensor, Tensor | None]:
-        out, into, side, _ = weight.shape
-        weight = weight.contiguous(memory_format=torch.channels_last)
-        if backward:
-            into, out = out, into
-        n, _, height, width = source.x.shape
-        y = empty_map((n, out, height, width))
-        sums = _sums(out) if sink.sums else None
-        shape, left, right = _shape(source.x, into, out), source.raw(), _sink(sink, y, sums)
-        convolve = self._library.conv3x3 if side == 3 else self._library.conv1x1
-        convolve(ctypes.byref(shape), ctypes.byref(left), _pointer(weight), _Number(backward), ctypes.byref(right))
         return y, sums
 
     # --- BN -------------------------------------------------------------------------------------
