@@ -3,11 +3,11 @@
 Nothing depends on it: without a compiler, or wherever anything fails, the caller does the work another way.
 `RESNETS_NATIVE=0` switches it off, `CXX` names another compiler.
 
-To load a library is to run it, and a cache may be shared. So a library is kept only in a folder that is ours alone,
-and under a seal: an HMAC whose key lies at home, whatever `RESNETS_CACHE` says. Ownership keeps other users of this
-machine out; the seal, libraries in a cache that came from another machine, where another user may have had our number.
-Neither helps against whoever is us or root. What is checked is copied into a private folder, and the copy is loaded.
-Where no such folder can be had, the library is compiled for this process alone.
+Loading a library runs its code, and a cache may be shared. So a library is kept only in a folder that no other user
+can write, and with a seal: an HMAC whose key is in the home folder, wherever `RESNETS_CACHE` is. The owner of the
+folder keeps out other users of this machine; the seal keeps out libraries of a cache from another machine, where our
+user id may belong to somebody else. Neither protects from root or from programs of the same user. The library is
+copied into a private folder, and the checked copy is loaded. Without such a folder it is compiled for this process.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ Flags = tuple[str, ...]
 
 
 class NotBuiltError(Exception):
-    """The library cannot be had, and why."""
+    """Why there is no library."""
 
 
 class SwitchedOffError(NotBuiltError):
-    """Somebody does not want it, which is no news to tell."""
+    """The user switched it off, so that no message is needed."""
 
 
 class Ways(NamedTuple):
-    """How it may be compiled and linked: the first way whose outcome loads and computes what it should."""
+    """Flags for compiling and linking; the first that make a library that loads and computes correctly are used."""
 
     compile: tuple[Flags, ...]
     link: tuple[Flags, ...]
@@ -58,12 +58,11 @@ class Library(Generic[Opened]):
     """A source file and what is made of it."""
 
     def __init__(self, source: Path, called: str, ways: Ways, open: Callable[[Path], Opened], salt: str = "") -> None:
-        """`open` loads a library and tries it, and raises `NotBuiltError` where it is no good; another `salt` makes
-        another library."""
+        """`open` loads and tests a library, or raises `NotBuiltError`; another `salt` makes another library."""
         self.source, self.called, self.ways, self.open, self.salt = source, called, ways, open, salt
 
     def load(self) -> tuple[Opened, str]:
-        """It, compiled if need be, and where it lies."""
+        """The opened library, compiled if it is not in the cache, and its place."""
         if os.environ.get("RESNETS_NATIVE") == "0":
             raise SwitchedOffError("switched off by RESNETS_NATIVE=0")
         compiler = _compiler()
@@ -76,7 +75,7 @@ class Library(Generic[Opened]):
                     copy.write_bytes(store.read(name))
                     return self.open(copy), f"{store.folder / name}"  # stays open when the copy is gone
                 except (FileNotFoundError, _BrokenError, NotBuiltError):
-                    pass  # it is made anew
+                    pass  # it is compiled again
                 except (OSError, UserError) as error:
                     why = str(error).rstrip(".")
             scope = "once" if store is not None else "for this process alone"
@@ -87,7 +86,7 @@ class Library(Generic[Opened]):
         return opened, f"compiled for this process; {why or _UNWRITTEN}"
 
     def _key(self, compiler: str) -> str:
-        """Other source, compiler, flags or CPU: another library."""
+        """The hash of source, compiler, flags and CPU."""
         try:
             version = subprocess.run([compiler, "--version"], capture_output=True, timeout=_PATIENCE, check=True).stdout
         except (OSError, subprocess.SubprocessError):
@@ -100,7 +99,7 @@ class Library(Generic[Opened]):
         return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
 
     def _compile(self, compiler: str, folder: Path) -> tuple[Path, Opened]:
-        told = ""
+        message = ""
         for i, flags in enumerate(self.ways.compile):
             for j, link in enumerate(self.ways.link):
                 made, between = folder / f"{self.source.stem}{i}{j}.so", str(folder / f"{self.source.stem}.o")
@@ -109,8 +108,8 @@ class Library(Generic[Opened]):
                     self._run([compiler, "-shared", between, "-o", str(made), *link])
                     return made, self.open(made)
                 except NotBuiltError as error:
-                    told = told or str(error)
-        raise NotBuiltError(told)
+                    message = message or str(error)
+        raise NotBuiltError(message)
 
     def _run(self, command: Iterable[str]) -> None:
         program, *words = command
@@ -171,7 +170,7 @@ def _open_store() -> tuple[_Store | None, str]:
 
 
 def _read_secret() -> bytes:
-    """The key of the seals, made by the first process that wants it; of several at once, one is the first."""
+    """The key of the seals, made by the first process that needs it; only one of several at once succeeds."""
     path = make_private_folder(home_cache_dir()) / "key"
     with suppress(FileNotFoundError):
         return read_ours(path, secret=True)
@@ -179,7 +178,7 @@ def _read_secret() -> bytes:
     write_atomically(new, secrets.token_bytes(32), mode=0o600)
     try:
         with suppress(FileExistsError):
-            os.link(new, path)  # all of it or nothing, and unlike a rename never over another
+            os.link(new, path)  # atomic, and unlike a rename it never replaces a file
     finally:
         new.unlink()
     return read_ours(path, secret=True)

@@ -53,6 +53,11 @@ def option(
     return dataclasses.field(default=default, metadata=known)
 
 
+def list_meanings(meanings: Mapping[str, str]) -> str:
+    """`pad (every second pixel), project (a 1x1)`, for help."""
+    return ", ".join(f"{word} ({meaning})" if meaning else word for word, meaning in meanings.items())
+
+
 class Options:
     """The base of a verb's record: checks the types and bounds of its fields."""
 

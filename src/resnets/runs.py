@@ -197,14 +197,14 @@ class Run:
                 )
 
     def read_metrics_start(self, lines: int) -> bytes:
-        """The first so many lines, or fewer if there are not as many whole ones."""
+        """The first `lines` lines, or fewer if the file has fewer complete ones."""
         if not self.metrics_path.exists():
             return b""
         found = self.metrics_path.read_bytes().splitlines(keepends=True)[:lines]
         return b"".join(line for line in found if line.endswith(b"\n"))
 
     def find_metrics_damage(self, lines: int, digest: str | None = None) -> str | None:
-        """What is wrong with the first so many lines; `digest` is their SHA-256, which older runs did not record."""
+        """What is wrong with the first `lines` lines; `digest` is their SHA-256, which older runs did not record."""
         start = self.read_metrics_start(lines)
         found = start.splitlines()
         for number, line in enumerate(found, 1):
@@ -217,7 +217,7 @@ class Run:
         return None
 
     def cut_metrics(self, lines: int) -> None:
-        """Keep so many lines: what was logged after a checkpoint will be logged again."""
+        """Keep the first `lines` lines; those after a checkpoint will be logged again."""
         if self.metrics_path.exists():
             os.truncate(self.metrics_path, len(self.read_metrics_start(lines)))
 
@@ -268,14 +268,14 @@ class Run:
 _LOCKS: WeakSet[IO[str]] = WeakSet()
 
 
-def _let_go() -> None:
-    """Processes that decode images are forked from one that trains; the lock must end with the one that trains."""
+def _close_locks() -> None:
+    """Forked processes that decode images must not hold the lock after the process that trains has ended."""
     for handle in _LOCKS:
         handle.close()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_let_go)
+    os.register_at_fork(after_in_child=_close_locks)
 
 
 def _is_object(line: bytes) -> bool:

@@ -8,11 +8,12 @@ before the first and after the last unit. `Spec.units()` lists the units, `resne
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from resnets.errors import UserError, one_of, shown
+from resnets.options import list_meanings
 from resnets.unit_spec import (
     KERNELS,
     ORDERS,
@@ -50,38 +51,33 @@ def _field(text: str, default: Any = dataclasses.MISSING, metavar: str = "", cho
     return dataclasses.field(default=default, metadata=metadata)
 
 
-def _list(meanings: Iterable[tuple[str, str]]) -> str:
-    """`pad (every second pixel), project (a 1x1)`."""
-    return ", ".join(f"{word} ({meaning})" if meaning else word for word, meaning in meanings)
-
-
 @dataclass(frozen=True)
 class Spec:
     """A network of the papers. Every field is a choice; `resnets info` prints them all."""
 
     name: str = _field("name of the network", metavar="NAME")
-    stem: str = _field(f"first layers: {_list(STEMS.items())}", metavar="STEM", choices=STEMS)
+    stem: str = _field(f"first layers: {list_meanings(STEMS)}", metavar="STEM", choices=STEMS)
     blocks: tuple[int, ...] = _field("units in each stage, or one number for all: 18,18,18 or 18", metavar="N,N,N")
     widths: tuple[int, ...] = _field("filters inside the units of each stage: 16,32,64", metavar="N,N,N")
     kernels: tuple[int, ...] = _field(
-        f"kernel sizes of F: {_list((n, ','.join(map(str, k))) for n, k in KERNELS.items())}, or others: 3,1,3",
+        f"kernel sizes of F: {list_meanings({n: ','.join(map(str, k)) for n, k in KERNELS.items()})}, or others: 3,1,3",
         KERNELS["basic"],
         metavar="KERNELS",
     )
     order: str = _field(
-        f"where BN and ReLU stand (Figure 4 of v2): {_list((name, order.figure) for name, order in ORDERS.items())}, "
-        "or a registered one",
+        "where BN and ReLU stand (Figure 4 of v2): "
+        f"{list_meanings({name: order.figure for name, order in ORDERS.items()})}, or a registered one",
         "original",
         metavar="ORDER",
     )
     shortcut: Shortcut = _field(  # noqa: RUF009, a shortcut is frozen
-        f"h, and how it meets r = F(x): {_list((pattern_of(kind), kind.formula) for kind in SHORTCUTS.values())}, "
-        "or a registered one",
+        "h, and how it meets r = F(x): "
+        f"{list_meanings({pattern_of(kind): kind.formula for kind in SHORTCUTS.values()})}, or a registered one",
         Identity(),
         metavar="KIND",
     )
     resize: str = _field(
-        f"the shortcut where the dimension changes: {_list(RESIZES.items())}", "pad", metavar="RESIZE", choices=RESIZES
+        f"the shortcut where the dimension changes: {list_meanings(RESIZES)}", "pad", metavar="RESIZE", choices=RESIZES
     )
     stride_on: str = _field(
         "which convolution of a bottleneck halves the map: 1x1 (the first) or 3x3", "3x3", metavar="KERNEL",
@@ -89,7 +85,7 @@ class Spec:
     )  # fmt: skip
     stem_activation: bool = _field("BN and ReLU right after the first convolution", True)
     share_activation: str = _field(
-        f"units whose pre-activation is read by both paths: {_list(SHARES.items())}", "project", metavar="WHERE",
+        f"units whose pre-activation is read by both paths: {list_meanings(SHARES)}", "project", metavar="WHERE",
         choices=SHARES,
     )  # fmt: skip
     num_classes: int = _field("number of classes", 10, metavar="N")
@@ -231,6 +227,19 @@ class Spec:
     def min_size(self) -> int:
         """The smallest input side of which every halving still finds two pixels to halve."""
         return 2 ** (self.halvings - 1) + 1 if self.halvings else 1
+
+    def check_images(self, shape: Sequence[int]) -> None:
+        """Refuse batches that the network cannot read. It is fully convolutional, but cannot halve a single pixel."""
+        if len(shape) != 4 or shape[1] != self.in_channels:
+            raise UserError(
+                f"{self.name} reads batches of shape (N, {self.in_channels}, height, width), not {tuple(shape)}."
+            )
+        if min(shape[2:]) < self.min_size:
+            raise UserError(
+                f"{self.name} halves the map {self.halvings} times and needs images of at least "
+                f"{self.min_size}x{self.min_size} pixels, not {shape[2]}x{shape[3]}; enlarge them"
+                + (" or create the net with stem='cifar'." if self.stem == "imagenet" else ".")
+            )
 
     @property
     def input_size(self) -> int:

@@ -124,6 +124,11 @@ class Shortcut:
         raise NotImplementedError
 
     @property
+    def is_custom(self) -> bool:
+        """Whether a user registered this kind, so that only its own module says what it computes."""
+        return type(self).module is not Shortcut.module
+
+    @property
     def meaning(self) -> str:
         """The formula in words."""
         return f"{self.formula}, r = F(x)"
@@ -353,7 +358,7 @@ def _read(text: str, field: dataclasses.Field[Any], word: str) -> float | bool:
 
 
 def check_shortcut(shortcut: object) -> None:
-    """Refuse what is not of a registered kind, also a subclass of one, and values that no file can hold."""
+    """Refuse shortcuts of unregistered classes, also subclasses, and values that no file can hold."""
     if type(shortcut) not in SHORTCUTS.values():
         raise UserError(
             f"shortcut must be one of {', '.join(SHORTCUTS)}, not {shown(shortcut)}; register a class of your own with "

@@ -11,9 +11,9 @@ from resnets.analysis.propagation import propagation
 from resnets.cli import main
 from resnets.cli.propagation_table import KEY, choose_rows
 from resnets.cli.signal_table import LOGGED_KEY
+from resnets.counter_rng import order
 from resnets.data import load
 from resnets.data.augment import Normalize
-from resnets.data.counter_rng import order
 
 SMALL = ["--widths", "4,8", "--blocks", "2", "--data", "synthetic:64", "--batch", "8", "--device", "cpu"]
 

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 
 from pictures import photographs
+from resnets.counter_rng import draws, uniform
 from resnets.data.colour import AXES, LUMA, VARIANCES, jitter, lighting
-from resnets.data.counter_rng import draws, uniform
 from resnets.data.decode import decode
 
 SEED, EPOCH = 5, 7

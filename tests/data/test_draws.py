@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resnets.data import counter_rng as module
-from resnets.data.counter_rng import below, draws, order, uniform
+from resnets import counter_rng as module
+from resnets.counter_rng import below, draws, order, uniform
 
 WORD = 2**64
 

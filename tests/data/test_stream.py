@@ -6,8 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from resnets.counter_rng import order
 from resnets.data.batch_order import BatchOrder, _order
-from resnets.data.counter_rng import order
 from resnets.errors import UserError
 from resnets.training.distributed import Workers
 

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 import torch
 
+from resnets.counter_rng import order
 from resnets.data import load
 from resnets.data.augment import Augment, Normalize
-from resnets.data.counter_rng import order
 from resnets.data.synthetic import synthetic
 from resnets.errors import UserError
 

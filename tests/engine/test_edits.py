@@ -12,11 +12,11 @@ import resnets
 from resnets.analysis.propagation import propagation
 from resnets.data import load
 from resnets.engine import MODES, freeze, prepare
-from resnets.engine.explain import chosen
+from resnets.engine.explain import explain
 from resnets.engine.onnx import export
 from resnets.errors import UserError
 from resnets.nn import build, shortcuts
-from resnets.nn.structure import SET_BY_USERS, net_changes
+from resnets.nn.structure import SET_BY_USERS, find_change
 from resnets.recipe import recipe_of
 from resnets.training.classification import Classification
 from resnets.training.loop import Trainer
@@ -120,7 +120,7 @@ def test_freezing_a_random_edit_gives_pytorchs_scores(seed):
 def test_onnx_and_files_of_a_random_edit_compute_the_same_or_are_refused(seed, tmp_path):
     onnxruntime = pytest.importorskip("onnxruntime")
     net, edit, x, wanted = edit_and_test(3000 + seed)
-    if any(net_changes(net, hooks=True, ignore=SET_BY_USERS)):
+    if find_change(net, hooks=True, ignore=SET_BY_USERS):
         with pytest.raises(UserError, match="was changed"):
             export(net)
     else:
@@ -128,7 +128,7 @@ def test_onnx_and_files_of_a_random_edit_compute_the_same_or_are_refused(seed, t
         found = torch.from_numpy(session.run(None, {"images": x.numpy()})[0])
         assert float((found - wanted).abs().max() / wanted.abs().max()) <= 1e-4, (net.spec, edit)
     path = tmp_path / "net.safetensors"
-    if any(net_changes(net, ignore=("momentum",))):
+    if find_change(net):
         with pytest.raises(UserError, match="no longer the"):
             resnets.save_weights(net, path)
     else:
@@ -174,7 +174,7 @@ def test_a_changed_unit_says_why_and_the_others_stay_fast():
 def test_the_report_of_a_changed_net_names_the_unit_and_the_change():
     net = resnets.create("preresnet20", seed=0, blocks=2)
     net.units[3].register_forward_hook(add_one)
-    lines = {line.what: line for line in chosen(net, 128)}
+    lines = {line.what: line for line in explain(net, 128)}
     assert (lines["unit 3"].value, lines["unit 3"].reason) == ("plain", "the unit has a hook")
 
 
@@ -251,7 +251,7 @@ def test_a_prepared_network_can_be_used_as_the_network(tmp_path):
     x = images(random.Random(0))
     assert torch.equal(resnets.load(tmp_path / "net.safetensors").eval()(x), net.eval()(x))
     assert torch.equal(freeze(model)(x), freeze(net)(x))
-    assert not list(net_changes(model, hooks=True))
+    assert find_change(model, hooks=True, ignore=()) is None
     model.train()
     assert net.training
     net.eval()

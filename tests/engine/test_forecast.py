@@ -11,7 +11,7 @@ from variants import trained
 
 from resnets.engine import MODES, prepare
 from resnets.engine import system_memory as available
-from resnets.engine.activation_memory import ActivationMemory, count
+from resnets.engine.activation_memory import ActivationMemory, measure
 from resnets.engine.memory_estimate import forecast, segments
 from resnets.engine.segments import Part, cut, peak
 from resnets.errors import UserError
@@ -40,7 +40,7 @@ def test_what_is_counted_on_a_short_net_is_what_a_long_one_keeps(mode, changes):
     """The oracle counts the storages that autograd keeps on a net of the full depth, on larger images."""
     spec = spec_of("resnet110", widths=(4, 6, 8), blocks=(5, 4, 6), **changes)
     net = trained(**{k: getattr(spec, k) for k in ("blocks", "order", "kernels", "shortcut")})
-    counted = count(net.spec, mode)
+    counted = measure(net.spec, mode)
     x = torch.randn(3, 3, 24, 24)
     kept = {}
     own = {t.untyped_storage().data_ptr() for t in (*net.parameters(), *net.buffers())}
@@ -161,7 +161,7 @@ def test_it_holds_for_the_loss_too():
     with ActivationMemory(4) as ledger:
         x = torch.zeros(4, 3, 32, 32)
         functional.cross_entropy(prepare(net)(x), torch.zeros(4, dtype=torch.long)).backward()
-    counted = count(net.spec, "fast")
+    counted = measure(net.spec, "fast")
     told = peak([counted.stem, *counted.units]) * 4 * 32 * 32 / counted.pixels
     assert told == pytest.approx(ledger.most, rel=0.05)
 

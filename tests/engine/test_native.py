@@ -89,7 +89,7 @@ def test_convolutions(shape, side):
         check_sinks(lambda sink, s=source: KERNELS.conv(s, weight, sink), y.shape, y)
     for source, g in sources(n, out, height, width):
         of_x = functional.conv_transpose2d(g, filters, padding=side // 2)
-        check_sinks(lambda sink, s=source: KERNELS.conv_input(s, weight, sink), of_x.shape, of_x)
+        check_sinks(lambda sink, s=source: KERNELS.conv(s, weight, sink, backward=True), of_x.shape, of_x)
 
 
 @pytest.mark.usefixtures("_threads")
@@ -105,8 +105,8 @@ def test_gradients_of_filters(shape, side):
 @pytest.mark.usefixtures("_threads")
 def test_passes():
     for source, x in sources(3, 24, 19, 17):
-        check_sinks(lambda sink, s=source: KERNELS.passed(s, sink), x.shape, x)
-    nothing, sums = KERNELS.passed(Source(RAW, x := random(2, 8, 3, 3)), Sink(sums=True), keep=False)
+        check_sinks(lambda sink, s=source: KERNELS.transform(s, sink), x.shape, x)
+    nothing, sums = KERNELS.transform(Source(RAW, x := random(2, 8, 3, 3)), Sink(sums=True), keep=False)
     assert nothing.numel() == 0
     torch.testing.assert_close(sums[1], (x.double() ** 2).sum((0, 2, 3)), rtol=1e-6, atol=0.0)
 
@@ -119,16 +119,16 @@ def test_bn_of_a_batch():
     wanted_x = x.double().requires_grad_()
     wanted, g = twin(wanted_x), random(4, 16, 6, 6, seed=9)
     wanted.backward(g.double())
-    _, sums = KERNELS.passed(Source(RAW, x), Sink(sums=True), keep=False)
-    norm = KERNELS.normalized(bn, sums, 4 * 36)
-    y, _ = KERNELS.passed(Source(AFFINE, x, a=norm.a, d=norm.d), Sink())
+    _, sums = KERNELS.transform(Source(RAW, x), Sink(sums=True), keep=False)
+    norm = KERNELS.norm_forward(bn, sums, 4 * 36)
+    y, _ = KERNELS.transform(Source(AFFINE, x, a=norm.a, d=norm.d), Sink())
     torch.testing.assert_close(y.double(), wanted.detach(), **NEAR)
     for name, buffer in bn.named_buffers():
         torch.testing.assert_close(buffer.double(), twin.get_buffer(name).double(), rtol=1e-5, atol=1e-6)
     centered = x.double() - norm.c.double().view(-1, 1, 1)
     sums = torch.stack([g.double().sum((0, 2, 3)), (g.double() * centered).sum((0, 2, 3))])
     gamma, beta, a, b, d = KERNELS.norm_backward(bn, norm, sums, 4 * 36)
-    of_x, _ = KERNELS.passed(Source(LINEAR, g, x, a, b, norm.c, d), Sink())
+    of_x, _ = KERNELS.transform(Source(LINEAR, g, x, a, b, norm.c, d), Sink())
     for found, true in ((gamma, twin.weight.grad), (beta, twin.bias.grad), (of_x, wanted_x.grad)):
         torch.testing.assert_close(found.double(), true, **NEAR)
 

@@ -12,7 +12,7 @@ from torch._dynamo.testing import CompileCounterWithBackend
 from variants import trained as any_trained
 
 from resnets.engine import MODES, prepare
-from resnets.engine.explain import chosen
+from resnets.engine.explain import explain
 from resnets.engine.runners import choose
 from resnets.errors import UserError
 from resnets.unit_spec import parse_shortcut
@@ -161,14 +161,14 @@ def test_what_cannot_be_is_refused_in_a_sentence(options, words):
 
 
 def test_auto_takes_the_fastest_mode_that_fits(monkeypatch):
-    from resnets.engine import prepared
+    from resnets.engine import memory_estimate
     from resnets.engine.memory_estimate import forecast
 
     net = trained(blocks=8)
     needs = {mode: forecast(net.spec, 64, 32, mode).added for mode in MODES}
     assert needs["fast"] > needs["lean"] > needs["min"]
     for room, mode in ((None, "fast"), *((1.2 * need, mode) for mode, need in needs.items()), (1, "min")):
-        monkeypatch.setattr(prepared, "available", lambda device, room=room: room)
+        monkeypatch.setattr(memory_estimate, "available", lambda device, room=room: room)
         assert prepare(net, memory="auto", batch=64, size=32).memory == mode
 
 
@@ -189,7 +189,7 @@ def test_every_kind_of_unit_says_why_it_is_run_as_it_is():
 
 def test_the_report_names_every_unit_and_what_was_chosen():
     spec = trained(blocks=3).spec
-    lines = {line.what: line for line in chosen(spec, 128)}
+    lines = {line.what: line for line in explain(spec, 128)}
     assert {"device", "layout", "optimizer", "memory"} <= lines.keys()
     assert lines["units 0 to 8"].value == "direct"
     assert all(line.value and line.reason for line in lines.values())
@@ -199,7 +199,7 @@ def test_the_report_tells_what_does_not_fit(monkeypatch):
     from resnets.engine import explain as report
 
     monkeypatch.setattr(report, "available", lambda device: 1 << 20)
-    lines = {line.what: line for line in chosen(trained(blocks=6).spec, 128)}
+    lines = {line.what: line for line in explain(trained(blocks=6).spec, 128)}
     assert lines["memory"].value == "min"
     assert lines["memory"].reason.endswith("available: 1 MiB; none fits")
     assert int(lines["segments"].value) > 2

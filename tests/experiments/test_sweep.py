@@ -67,8 +67,6 @@ def test_processes_share_the_threads(tmp_path, monkeypatch):
 def test_runs_are_seeds_from_the_first_on():
     assert SweepOptions(runs=3).list_seeds(5) == (5, 6, 7)
     assert SweepOptions().list_seeds(5) == (5,)
-    assert not SweepOptions().is_sweep
-    assert SweepOptions(runs=2).is_sweep
 
 
 @pytest.mark.parametrize(

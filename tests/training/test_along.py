@@ -7,8 +7,8 @@ import tiny
 import torch
 
 from resnets import load
+from resnets.counter_rng import order
 from resnets.data.augment import Normalize
-from resnets.data.counter_rng import order
 from resnets.nn import build
 from resnets.recipe import recipe_of
 from resnets.zoo import spec_of

@@ -208,7 +208,7 @@ def test_two_processes_do_not_go_on_with_what_one_began(tmp_path, monkeypatch):
     said = tiny.two_processes(words, code=2)
     expected = (
         f"resnets: {run.path} began with 1 process and cannot go on with 2, as BN would see other images together: "
-        "start at most 1, or choose another --out to train anew.\n"
+        "start at most 1, or choose another --out to start a new run.\n"
     )
     assert [err for _, err in said] == [expected, expected]
     assert {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()} == before
@@ -290,7 +290,7 @@ def test_shares_are_contiguous_and_equal_to_within_one(count, world):
 def test_without_torchrun_a_process_is_alone(monkeypatch):
     for name in ("WORLD_SIZE", "LOCAL_RANK", "RANK"):
         monkeypatch.delenv(name, raising=False)
-    workers, device = distributed.start("cpu")
+    workers, device = distributed.start(torch.device("cpu"))
     assert (workers, device) == (Workers(0, 1), torch.device("cpu"))
     assert not dist.is_initialized()
 

@@ -16,9 +16,9 @@ import torch
 import resnets
 from pictures import tree
 from resnets import runs
+from resnets.counter_rng import order
 from resnets.data import open_folder
 from resnets.data.colour import jitter, lighting
-from resnets.data.counter_rng import order
 from resnets.data.folder import IMAGENET_MEAN, IMAGENET_STD
 from resnets.data.random_crops import View
 from resnets.errors import UserError

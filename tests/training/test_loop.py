@@ -8,8 +8,8 @@ import pytest
 import tiny
 import torch
 
+from resnets.counter_rng import order
 from resnets.data.augment import Augment, Normalize
-from resnets.data.counter_rng import order
 from resnets.data.synthetic import synthetic
 from resnets.errors import UserError
 from resnets.nn import build

@@ -12,13 +12,12 @@ import torch.distributed as dist
 
 from resnets import runs
 from resnets.cli import main
-from resnets.engine import memory_mode as mode
-from resnets.engine import runners as plan
+from resnets.engine import memory_estimate, runners
 from resnets.engine.memory_estimate import forecast
 from resnets.engine.native.build import load
 from resnets.errors import UserError
-from resnets.recipe import recipe_of
-from resnets.training.distributed import Workers
+from resnets.nn.structure import PartChanges
+from resnets.training import session
 from resnets.training.loop import Trainer
 from resnets.zoo import spec_of
 
@@ -95,43 +94,59 @@ def test_a_run_may_go_on_in_another_mode_and_that_is_told(tmp_path, monkeypatch,
 # --- the mode that fits -----------------------------------------------------------------------
 
 SPEC = spec_of("preresnet56", widths=(4, 6, 8))
-RECIPE = recipe_of("cifar-paper", batch=64)
 
 
-def fitting(monkeypatch, room, first=None, workers=None, recipe=RECIPE):
-    """The mode for a machine with so many bytes, and what was warned of."""
-    said = []
-    monkeypatch.setattr(mode, "available", lambda device: room)
-    device = torch.device("cpu")
-    return mode.choose_mode(SPEC, recipe, 32, device, (workers or Workers()).world, first=first, warn=said.append), said
+def choose(monkeypatch, room, first=None, batch=64, side=32, processes=1):
+    """The mode for a machine with `room` bytes, and its warnings."""
+    warnings = []
+    monkeypatch.setattr(memory_estimate, "available", lambda device: room)
+    options = {"first": first, "processes": processes, "warn": warnings.append}
+    return memory_estimate.choose_mode(SPEC, batch, side, torch.device("cpu"), **options), warnings
 
 
 def test_the_fastest_mode_that_fits_is_taken(monkeypatch):
     needs = {name: forecast(SPEC, 64, 32, name).added for name in ("fast", "lean", "min")}
-    assert fitting(monkeypatch, None) == ("fast", [])
+    assert choose(monkeypatch, None) == ("fast", [])
     for name, need in needs.items():
-        assert fitting(monkeypatch, int(need * 1.2)) == (name, [])
-    assert fitting(monkeypatch, 10 * needs["fast"], first="lean") == ("lean", []), "for the same bits"
-    assert fitting(monkeypatch, int(needs["min"] * 1.2), first="fast") == ("min", [])
-    assert fitting(monkeypatch, 2 * int(needs["fast"] * 0.8), workers=Workers(0, 2))[0] == "fast", "half a batch each"
+        assert choose(monkeypatch, int(need * 1.2)) == (name, [])
+    assert choose(monkeypatch, 10 * needs["fast"], first="lean") == ("lean", []), "for the same bits"
+    assert choose(monkeypatch, int(needs["min"] * 1.2), first="fast") == ("min", [])
+    assert choose(monkeypatch, 2 * int(needs["fast"] * 1.2), processes=2)[0] == "fast"
+    assert choose(monkeypatch, 2 * int(needs["fast"] * 0.8), processes=2)[0] != "fast", "half of the memory each"
 
 
 def test_micro_batches_and_small_images_take_less(monkeypatch):
     need = int(forecast(SPEC, 64, 32, "fast").added)
-    assert fitting(monkeypatch, need // 2)[0] != "fast"
-    assert fitting(monkeypatch, need // 2, recipe=recipe_of(RECIPE, micro_batch=16))[0] == "fast"
-    assert fitting(monkeypatch, need // 2, recipe=recipe_of(RECIPE, sizes="8@0,16@0.5"))[0] == "fast"
+    assert choose(monkeypatch, need // 2)[0] != "fast"
+    assert choose(monkeypatch, need // 2, batch=16)[0] == "fast"
+    assert choose(monkeypatch, need // 2, side=16)[0] == "fast"
+
+
+def test_the_trainer_asks_for_its_parts_of_a_batch_and_its_largest_images(tmp_path, monkeypatch):
+    asked = []
+
+    def record(spec, batch, side, device, **_):
+        asked.append((batch, side))
+        return "fast"
+
+    monkeypatch.setattr(session, "choose_mode", record)
+    tiny.train_tiny(tmp_path / "whole", **SHORT)
+    tiny.train_tiny(tmp_path / "parts", **SHORT, micro_batch=7)
+    tiny.train_tiny(tmp_path / "small", **SHORT, sizes="8@0,16@0.5")
+    (batch, side), *others = asked
+    assert others == [(7, side), (batch, 16)]
 
 
 def test_what_fits_nowhere_is_tried_in_the_leanest_mode_and_told(monkeypatch):
-    chosen, (warning,) = fitting(monkeypatch, 1 << 20)
+    chosen, (warning,) = choose(monkeypatch, 1 << 20)
     assert chosen == "min"
     assert warning.startswith("even memory mode min takes about ")
     assert warning.endswith("MiB and there are 1; a smaller --micro-batch takes less.")
 
 
 def test_units_that_pytorch_runs_are_named_with_the_reason(tmp_path, monkeypatch, capfd):
-    monkeypatch.setattr(plan, "unit_changes", lambda net: ["residual.conv1 has a hook"] * len(net.units))
+    changes = lambda net: PartChanges(None, None, ["residual.conv1 has a hook"] * len(net.units))  # noqa: E731
+    monkeypatch.setattr(runners, "find_part_changes", changes)
     run = tiny.train_tiny(tmp_path, memory="lean", quiet=False, **SHORT)
     assert run.result is not None
     assert "some units run plain: residual.conv1 has a hook." in capfd.readouterr().err

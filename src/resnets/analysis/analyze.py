@@ -16,8 +16,8 @@ from torch import Tensor
 
 from resnets.analysis.options import AnalyzeOptions
 from resnets.analysis.propagation import Propagation, propagation
+from resnets.counter_rng import order
 from resnets.data import open_data
-from resnets.data.counter_rng import order
 from resnets.data.folder import Folder
 from resnets.data.images import Images
 from resnets.data.picture import open_picture

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from resnets.errors import UserError, shown
 from resnets.nn.network import ResNet, check_input
-from resnets.nn.shortcuts import is_own
 from resnets.nn.unit import Unit
 from resnets.spec import Spec
 from resnets.unit_spec import UnitSpec
@@ -88,7 +87,7 @@ def _run(part: nn.Module, x: Tensor) -> tuple[Tensor, Cost]:
     try:
         out = part(x)
     except (RuntimeError, NotImplementedError) as error:
-        if not (isinstance(part, Unit) and is_own(part.spec.shortcut)):
+        if not (isinstance(part, Unit) and part.spec.shortcut.is_custom):
             raise
         kind = part.spec.shortcut.kind
         raise UserError(f"the shortcut {kind} cannot be counted from shapes alone: {shown(str(error))}.") from error

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.linalg import vector_norm
 from torch.nn import functional
 
-from resnets.analysis.unit_terms import Parts, factor, predicted, run, take_apart
+from resnets.analysis.unit_terms import Parts, measure_factor, predict_factor, run, take_apart
 from resnets.nn import ResNet, Unit
 from resnets.nn.network import check_input
 
@@ -70,7 +70,7 @@ def walk(net: ResNet, images: Tensor, labels: Tensor, seed: int) -> Walk:
     of_maps, of_units = [end.measure(x, gradient)], []
     while kept:
         first = (len(kept) - 1) * step
-        for i, x in _again(units[first : first + step], kept.pop(), first, seed):
+        for i, x in _rerun(units[first : first + step], kept.pop(), first, seed):
             parts, gradient = _back(units[i], x, seed + i, gradient)
             of_units.append(measure(units[i], x, parts))
             if sizes[i] == sizes[i + 1]:
@@ -81,7 +81,7 @@ def walk(net: ResNet, images: Tensor, labels: Tensor, seed: int) -> Walk:
     return Walk(number(loss), sizes, of_maps[::-1], of_units[::-1])
 
 
-def _again(units: list[Unit], x: Tensor, first: int, seed: int) -> Iterator[tuple[int, Tensor]]:
+def _rerun(units: list[Unit], x: Tensor, first: int, seed: int) -> Iterator[tuple[int, Tensor]]:
     """What each of some units in a row reads, the last first, with its index in the network."""
     maps = [x]
     with torch.no_grad():
@@ -124,8 +124,8 @@ def measure(unit: Unit, x: Tensor, parts: Parts) -> OfUnit:
     return OfUnit(
         number(vector_norm(parts.added) / vector_norm(parts.out)),
         None if parts.cut is None else parts.cut.float().mean().item(),
-        number(factor(unit, x, parts.h)) if keeps_size else None,
-        predicted(unit, x) if keeps_size else None,
+        number(measure_factor(unit, x, parts.h)) if keeps_size else None,
+        predict_factor(unit, x) if keeps_size else None,
     )
 
 

@@ -23,7 +23,7 @@ def responses(net: ResNet) -> Iterator[list[float]]:
     def note(module: nn.Module, inputs: Any, output: Tensor) -> None:
         found.append(output.std(correction=0).item())
 
-    handles = [layer.register_forward_hook(note) for layer in _responding(net)]
+    handles = [layer.register_forward_hook(note) for layer in _find_responses(net)]
     try:
         yield found
     finally:
@@ -31,7 +31,7 @@ def responses(net: ResNet) -> Iterator[list[float]]:
             handle.remove()
 
 
-def _responding(net: ResNet) -> Iterator[nn.Module]:
+def _find_responses(net: ResNet) -> Iterator[nn.Module]:
     for part in (net.stem, *(unit.get_submodule("residual") for unit in net.units)):
         layers = [module for module in part.modules() if not isinstance(module, nn.Sequential)]
         for layer, behind in zip(layers, [*layers[1:], None], strict=True):

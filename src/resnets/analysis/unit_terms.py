@@ -62,7 +62,7 @@ def take_apart(unit: Unit, x: Tensor, seed: int) -> Parts:
         return Parts(h, y.detach() - h if times is None else times * r.detach(), out, cut)
 
 
-def factor(unit: Unit, x: Tensor, h: Tensor) -> Tensor:
+def measure_factor(unit: Unit, x: Tensor, h: Tensor) -> Tensor:
     """lambda of h(x) = lambda x, measured.
 
     Scales, gates and masks multiply each value of x; lambda is their mean, weighted by x^2: the component of h(x)
@@ -73,7 +73,7 @@ def factor(unit: Unit, x: Tensor, h: Tensor) -> Tensor:
     return (h * x).sum() / (x * x).sum()
 
 
-def predicted(unit: Unit, x: Tensor) -> float | None:
+def predict_factor(unit: Unit, x: Tensor) -> float | None:
     """lambda as it follows from the unit's own numbers, if the shortcut says it.
 
     A 1x1 with BN behind it leaves maps of the size that BN's weight and bias give; without BN its gain is that for

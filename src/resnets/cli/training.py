@@ -48,7 +48,7 @@ def train(commands: Commands) -> None:
             default if options.recipe == "auto" else options.recipe, **changes
         )  # refused before torch is imported
         spec_of(args.network, **network)
-        if sweep.is_sweep:
+        if sweep.vary or sweep.seeds or sweep.runs > 1:
             return sweep_command(args.network, sweep, {**options.to_dict(), **changes, "network": network})
         from resnets.training.session import train
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from resnets.cache import cache_dir
+from resnets.counter_rng import order
 from resnets.data import fetch
-from resnets.data.counter_rng import order
 from resnets.data.folder import Folder, open_folder
 from resnets.data.images import Images
 from resnets.data.sets import DATASETS

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from resnets.data.counter_rng import below, draws
+from resnets.counter_rng import below, draws
 from resnets.data.images import Images, Indices
 from resnets.errors import UserError, one_of
 

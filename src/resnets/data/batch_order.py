@@ -8,7 +8,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from resnets.data.counter_rng import order
+from resnets.counter_rng import order
 from resnets.recipe import Epochs
 
 

@@ -6,7 +6,7 @@ import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -40,6 +40,7 @@ class Batches(ABC):
         self.train, self.held = data.split(recipe.validation, SPLIT_SEED)
         self.stream = BatchOrder(len(self.train), recipe.batch, seed)
         self.augments: dict[int | None, Augment] = {}
+        self.preprocessing: dict[str, object] = {}  # what a file of weights says beside mean and deviation
 
     normalize: Normalize
     counts: dict[str, int]
@@ -62,14 +63,6 @@ class Batches(ABC):
     @abstractmethod
     def test_batches(self, split: str, share: slice) -> Iterator[Batch]:
         """A share of the images of `validation` or `test`."""
-
-    @property
-    def preprocessing(self) -> dict[str, object]:
-        """What a file of weights says about preprocessing, beside mean and deviation."""
-        return {}
-
-    def close(self) -> None:  # noqa: B027
-        """Stop the processes that decode ahead."""
 
 
 class MemoryBatches(Batches):
@@ -138,6 +131,7 @@ class FileBatches(Batches):
         self.workers = usual_workers(device) if workers is None else workers
         self.normalize = normalize_of(data, recipe).to(device)
         self.views, self.middles = (Views(view, seed) for view in views_of(recipe, side))
+        self.preprocessing = {"crop": self.middles.view.side, "resize": self.middles.view.shorter[0]}
         # The indices of each split in its files; those of one tree have no test images.
         self.splits: dict[str, tuple[Files, Indices]] = {"validation": (data.train, self.held)}
         if data.test is not None:
@@ -248,12 +242,8 @@ class FileBatches(Batches):
                     yield np.concatenate(held), np.array(at)
                     held, at = [], []
 
-    @property
-    def preprocessing(self) -> dict[str, object]:
-        view = self.middles.view
-        return {"crop": view.side, "resize": view.shorter[0]}
-
     def close(self) -> None:
+        """Stop the processes that decode ahead."""
         self.running.close()
         self.next = -1
 
@@ -294,9 +284,17 @@ class DatasetBatches(Batches):
             yield self._collate(list(fetch(data, index[share][start : start + size])))
 
 
-def hash_statistics(data: Images | Folder | Datasets, recipe: Recipe) -> str:
-    """The hash of what pixels are normalised by; data sets of a user normalise them themselves."""
-    return "" if isinstance(data, Datasets) else normalize_of(data, recipe).digest
+class TrainingSplit(NamedTuple):
+    """How a recipe uses the training images."""
+
+    examples: int  # to train on
+    statistics: str  # the hash of the mean and deviation of the pixels; data sets of a user are normalised by the user
+
+
+def split_training(data: Images | Folder | Datasets, recipe: Recipe) -> TrainingSplit:
+    """Hold out the validation images of a recipe."""
+    statistics = "" if isinstance(data, Datasets) else normalize_of(data, recipe).digest
+    return TrainingSplit(len(data.split(recipe.validation, SPLIT_SEED)[0]), statistics)
 
 
 def normalize_of(data: Images | Folder, recipe: Recipe) -> Normalize:

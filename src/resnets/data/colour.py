@@ -14,7 +14,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from resnets.data.counter_rng import draws, uniform
+from resnets.counter_rng import draws, uniform
 
 # Variances of RGB over ImageNet along their principal axes, and the axes as columns.
 VARIANCES = np.array([0.2175, 0.0188, 0.0045])

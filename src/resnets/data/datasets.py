@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from resnets.data.counter_rng import draws
+from resnets.counter_rng import draws
 from resnets.data.images import Indices, split
 from resnets.errors import UserError, shown
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from resnets.data.counter_rng import draws
+from resnets.counter_rng import draws
 from resnets.errors import UserError
 
 Indices = npt.NDArray[np.int64]
@@ -35,8 +35,12 @@ class Images:
     test_images: npt.NDArray[np.uint8]
     test_labels: Indices
     known_as: tuple[str, str] = ("", "")  # see `with_digest`
+    num_classes: int = dataclasses.field(init=False)
+    channels: int = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "num_classes", len(self.classes))
+        object.__setattr__(self, "channels", len(self.mean))
         for part, images, labels in (
             ("training", self.train_images, self.train_labels),
             ("test", self.test_images, self.test_labels),
@@ -47,14 +51,6 @@ class Images:
                 raise UserError(f"{self.name}: {part} labels must be int64, one an image, not {_form(labels)}.")
             if labels.min() < 0 or labels.max() >= len(self.classes):
                 raise UserError(f"{self.name}: {part} labels must lie between 0 and {len(self.classes) - 1}.")
-
-    @property
-    def num_classes(self) -> int:
-        return len(self.classes)
-
-    @property
-    def channels(self) -> int:
-        return self.train_images.shape[1]
 
     @property
     def digest(self) -> str:

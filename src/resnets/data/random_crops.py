@@ -15,8 +15,8 @@ import numpy.typing as npt
 import torch
 from PIL import Image
 
+from resnets.counter_rng import draws, uniform
 from resnets.data.budget import room_for
-from resnets.data.counter_rng import draws, uniform
 from resnets.data.decode import Opened, Pixels, Room
 from resnets.data.jpeg import Box
 from resnets.errors import UserError, one_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from resnets.counter_rng import order
 from resnets.data.batches import FileBatches, normalize_of
-from resnets.data.counter_rng import order
 from resnets.data.folder import Folder
 from resnets.data.images import Images
 from resnets.recipe import Recipe

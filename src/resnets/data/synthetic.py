@@ -12,7 +12,7 @@ import hashlib
 import numpy as np
 import numpy.typing as npt
 
-from resnets.data.counter_rng import draws, uniform
+from resnets.counter_rng import draws, uniform
 from resnets.data.images import Images
 from resnets.errors import UserError
 

@@ -60,9 +60,9 @@ def picture(unit: UnitSpec) -> Picture:
     pairs = zip(unit.convs, unit.acts[1:], strict=True)
     return Picture(
         shared=activation(unit.shared),
-        shortcut=(*_resize(unit), *_named(drawn.layers, unit.out)),
+        shortcut=(*_resize(unit), *_make_layers(drawn.layers, unit.out)),
         residual=sum(((conv_layer(conv), *activation(words)) for conv, words in pairs), activation(unit.acts[0])),
-        gate=tuple(_named(drawn.gate, unit.out)),
+        gate=tuple(_make_layers(drawn.gate, unit.out)),
         factors=drawn.factors,
         after=activation(unit.after),
         plain=unit.shortcut.plain,
@@ -91,7 +91,7 @@ def _resize(unit: UnitSpec) -> Iterator[Layer]:
             yield Layer("zero-pad both" if unit.resize == "pad_both" else "zero-pad", unit.out - unit.into)
 
 
-def _named(names: Iterable[str], channels: int) -> Iterator[Layer]:
+def _make_layers(names: Iterable[str], channels: int) -> Iterator[Layer]:
     """Layers of a shortcut: those named by a kernel have filters."""
     for name in names:
         yield Layer(name, channels if re.fullmatch(r"\d+x\d+", name) else None)

@@ -156,19 +156,19 @@ _MEANINGS: dict[str, dict[Any, str]] = {
 def _switches(spec: Spec, kinds: tuple[Kind, ...]) -> Iterator[Switch]:
     order, end = ORDERS[spec.order], _end(spec)
 
-    def listed(name: str, value: str | bool, idle: str = "") -> Switch:
+    def look_up(name: str, value: str | bool, idle: str = "") -> Switch:
         return Switch(name, value, _MEANINGS[name][value] + (f" ({idle})" if idle else ""))
 
     def field(name: str) -> Switch:
-        return listed(name, getattr(spec, name), "the same net with any value" if _idle(spec, name, kinds) else "")
+        return look_up(name, getattr(spec, name), "the same net with any value" if _idle(spec, name, kinds) else "")
 
-    yield listed("stem", spec.stem)
-    yield listed("stem_activation", spec.stem_activation)
+    yield look_up("stem", spec.stem)
+    yield look_up("stem_activation", spec.stem_activation)
     yield Switch("order", spec.order, _order(order))
     yield Switch("shortcut", str(spec.shortcut), spec.shortcut.meaning)
     yield field("resize")
     projections = any(layer.name == "1x1" for kind in kinds for layer in kind.picture.shortcut)
-    yield listed("projection_bn", order.projection_bn, "" if projections else "none in this net")
+    yield look_up("projection_bn", order.projection_bn, "" if projections else "none in this net")
     yield field("stride_on")
     yield field("share_activation")
     yield Switch(

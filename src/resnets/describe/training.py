@@ -7,8 +7,8 @@ from typing import Any
 
 from resnets.engine import MODES
 from resnets.engine.device import choose
-from resnets.engine.explain import chosen
-from resnets.engine.memory_estimate import fastest, forecast
+from resnets.engine.explain import explain
+from resnets.engine.memory_estimate import forecast
 from resnets.engine.system_memory import available
 from resnets.spec import Spec
 
@@ -27,16 +27,11 @@ class Training:
         room = available(device)
         modes = {}
         for mode in MODES:
-            told = forecast(self.spec, self.batch, self.size, mode, device=device.type)
-            modes[mode] = {
-                "total": told.total,
-                "base": told.base,
-                "weights": told.weights,
-                "maps": told.maps,
-                "fits": told.fits(room),
-            }
-        auto = fastest(self.spec, self.batch, self.size, room, device.type).mode
+            estimate = forecast(self.spec, self.batch, self.size, mode, device=device.type)
+            parts = {name: getattr(estimate, name) for name in ("total", "base", "weights", "maps")}
+            modes[mode] = {**parts, "fits": estimate.fits(room)}
+        auto = next((mode for mode in MODES if modes[mode]["fits"]), mode)
         return {"batch": self.batch, "available": room, "modes": modes, "auto": auto}
 
     def engine(self) -> list[dict[str, str]]:
-        return [line._asdict() for line in chosen(self.spec, self.batch, self.size)]
+        return [line._asdict() for line in explain(self.spec, self.batch, self.size)]

@@ -1,4 +1,4 @@
-"""What the parts of a network hold in training, counted on a short network of the same units."""
+"""Measure what the parts of a network hold in training, on a short network of the same units."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -17,7 +17,7 @@ from resnets.engine.arena import shared
 from resnets.engine.recompute_unit import passing, recompute_act
 from resnets.engine.runners import choose_runners
 from resnets.engine.segments import Part
-from resnets.nn import build
+from resnets.nn import ResNet, build
 from resnets.spec import Spec
 
 _IMAGES = 2  # BN needs two
@@ -55,62 +55,68 @@ class ActivationMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.live -= size
 
 
-class Counted(NamedTuple):
-    """The parts of a network, in bytes for so many pixels of images; all grow with the pixels."""
+class NetMemory(NamedTuple):
+    """The parts of a network, in bytes for a number of pixels of images; all grow with the pixels."""
 
     stem: Part
     units: tuple[Part, ...]
     end: Part
-    room: int  # for maps that pass
-    tidy: bool  # maps have places in the arena, which has no holes
+    parameters: int  # of the whole network
+    room: int  # bytes for maps that are read at once
+    tidy: bool  # the arena holds the maps, and has no holes
     pixels: int
 
 
 @lru_cache
-def count(spec: Spec, memory: str, device: str = "cpu") -> Counted:
-    """What a network holds in a memory mode on a device: counted on the CPU, on small images.
-
-    They are halved to the end without a remainder.
-    """
+def measure(spec: Spec, memory: str, device: str = "cpu") -> NetMemory:
+    """What a network holds in a memory mode on a device: measured on the CPU, on images that every stage can halve."""
     side = 2 ** (spec.halvings + 1)
+    net = build(dataclasses.replace(spec, blocks=tuple(min(n, _UNITS) for n in spec.blocks)), seed=0).train()
     with torch.random.fork_rng(devices=()):  # for the dropout shortcut
         passing.clear()
         given = shared.given
-        stem, *short, end = _measured(spec, memory, side, device)
+        stem, *short, end = _measure_parts(net, memory, side, device)
         room = passing.room.nbytes
         passing.clear()
+    sizes = [_count_parameters(unit) for unit in net.units]
+    parameters = _count_parameters(net) - sum(sizes)
     units: list[Part] = []
-    rest = iter(short)
+    rest = iter(zip(short, sizes, strict=True))
     for n in spec.blocks:
         own = [next(rest) for _ in range(min(n, _UNITS))]
-        units += own + [own[-1]] * (n - len(own))
-    return Counted(stem, tuple(units), end, room, shared.given > given, _IMAGES * side**2)
+        for part, size in own + [own[-1]] * (n - len(own)):
+            units.append(part)
+            parameters += size
+    return NetMemory(stem, tuple(units), end, parameters, room, shared.given > given, _IMAGES * side**2)
 
 
-def _measured(spec: Spec, memory: str, side: int, device: str) -> list[Part]:
-    """The parts of the network with at most three units a stage: run forward, then backward, on real numbers."""
-    net = build(dataclasses.replace(spec, blocks=tuple(min(n, _UNITS) for n in spec.blocks)), seed=0).train()
+def _count_parameters(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def _measure_parts(net: ResNet, memory: str, side: int, device: str) -> list[Part]:
+    """Run the network forward and backward on real numbers."""
     choices = choose_runners(net, memory, device=device)
     runs: list[Callable[[Tensor], Tensor]] = [net.stem, *(choice.run for choice in choices)]
     runs.append(net.last if memory == "fast" else partial(recompute_act, net.last))
     live, most, output = [], [], []
     entered: list[int] = []  # the most that was alive before the backward pass of each part, from the last to the first
 
-    with ActivationMemory(_IMAGES) as ledger:
+    with ActivationMemory(_IMAGES) as counter:
 
         def enter(_: Tensor) -> None:
-            entered.append(ledger.most)
-            ledger.most = ledger.live
+            entered.append(counter.most)
+            counter.most = counter.live
 
-        x = torch.zeros(_IMAGES, spec.in_channels, side, side)
+        x = torch.zeros(_IMAGES, net.spec.in_channels, side, side)
         for run in runs:
-            ledger.most = ledger.live
+            counter.most = counter.live
             x = run(x)
             x.register_hook(enter)  # type: ignore[no-untyped-call]
-            live.append(ledger.live)
-            most.append(ledger.most)
+            live.append(counter.live)
+            most.append(counter.most)
             output.append(x.nbytes)
-        scores = net.forward_head(x)
+        scores = net.classifier(x.mean((2, 3)))
         del x
         torch.autograd.backward(scores.sum())
         enter(scores)

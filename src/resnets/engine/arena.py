@@ -1,8 +1,8 @@
 """Memory for maps, kept in the process and used again.
 
-The C library's heap does not find the place of a freed map again while the maps beside it live: to align a map it asks
-for some bytes more than it will use, and the place is short of these. A network whose maps come and go by the hundred
-then takes up to twice what it holds. Here a map's place is as large as the map, and free neighbours are joined.
+The heap of the C library cannot reuse the place of a freed map while the maps beside it live: to align a map it asks
+for some extra bytes, and the freed place lacks them. A network that allocates hundreds of maps then takes up to twice
+the memory that it needs. Here the place of a map is exactly as large as the map, and free neighbours are joined.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections import deque
 import torch
 from torch import Tensor
 
-_REGION = 256 << 20  # bytes asked of the system at a time; pages that nobody has touched cost nothing
+_REGION = 256 << 20  # bytes asked of the system at a time; untouched pages cost nothing
 _ALIGNED = 64
 
 
@@ -29,12 +29,12 @@ class Arena:
         self.region = region
         self.regions: list[Tensor] = []  # never given back
         self.free: list[tuple[int, int]] = []  # addresses and sizes, in order
-        self.returned: deque[tuple[int, int]] = deque()  # by maps that died, at any moment and in any thread
+        self.returned: deque[tuple[int, int]] = deque()  # of maps that were freed, at any moment and in any thread
         self.given = 0  # maps so far
         self.lock = threading.Lock()
 
     def empty(self, shape: tuple[int, ...]) -> Tensor:
-        """A float32 map in channels_last, with anything in it."""
+        """An uninitialised float32 map in channels_last."""
         _, c, h, w = shape
         length = max(4 * math.prod(shape), 1)
         size = -(-length // _ALIGNED) * _ALIGNED
@@ -42,15 +42,13 @@ class Arena:
             at = self._take(size)
             self.given += 1
         place = (ctypes.c_char * length).from_address(at)
-        weakref.finalize(place, self._return, at, size).atexit = False  # holds the arena, too, while the map lives
+        place.arena = self  # type: ignore[attr-defined]  # the regions live as long as the map
+        weakref.finalize(place, self.returned.append, (at, size)).atexit = False
         storage = torch.frombuffer(place, dtype=torch.uint8).untyped_storage()  # keeps `place` as long as it lives
         return torch.empty(0).set_(storage, 0, shape, (c * h * w, 1, w * c, c))
 
-    def _return(self, at: int, size: int) -> None:
-        self.returned.append((at, size))
-
     def _take(self, size: int) -> int:
-        """The newest that came back and just fits, as the caches may hold it; else the lowest, to touch few pages."""
+        """The newest free place of this very size, which may be in the CPU's cache; else the lowest that fits."""
         for i in reversed(range(len(self.returned))):
             if self.returned[i][1] == size:
                 at = self.returned[i][0]
@@ -83,7 +81,7 @@ shared = Arena()
 
 
 def empty_map(shape: tuple[int, ...]) -> Tensor:
-    """A float32 map in channels_last on the CPU. `RESNETS_KEEP_MEMORY=0` leaves it to the system, as all memory."""
+    """A float32 map in channels_last on the CPU; with `RESNETS_KEEP_MEMORY=0` the system allocates it."""
     if os.environ.get("RESNETS_KEEP_MEMORY") == "0":
         return torch.empty(shape, memory_format=torch.channels_last)
     return shared.empty(shape)

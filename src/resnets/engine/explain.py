@@ -1,4 +1,4 @@
-"""What the engine chooses here for a network in training, and why."""
+"""Explain what the engine chooses on this machine for a network in training."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class Line(NamedTuple):
     reason: str
 
 
-def chosen(net: Spec | ResNet, batch: int, size: int | tuple[int, int] | None = None) -> Iterator[Line]:
-    """A line for each thing that is chosen, for training on batches of images of `size`.
+def explain(net: Spec | ResNet, batch: int, size: int | tuple[int, int] | None = None) -> Iterator[Line]:
+    """A line for each choice, for training on batches of images of `size`.
 
-    A unit of a network that is not what its spec describes has the runner `plain`, and the reason says what differs.
+    A unit that is not what the network's spec describes has the runner `plain`, and the reason says what differs.
     """
     spec = net.spec if isinstance(net, ResNet) else net
     device = devices.choose("auto")
@@ -47,17 +47,17 @@ def chosen(net: Spec | ResNet, batch: int, size: int | tuple[int, int] | None = 
     yield Line("torch.compile", "no", f"{why}; --engine compiled gives it the units")
     yield Line("precision", "float32", "the papers'; a recipe can say bf16 or fp16")
     room = available(device)
-    foretold = fastest(spec, batch, size, room, device.type)
+    estimate = fastest(spec, batch, size, room, device.type)
     known = "unknown" if room is None else f"{room >> 20:,} MiB"
-    fits = "" if foretold.fits(room) else "; none fits"
-    why = f"takes {foretold.added >> 20:,} MiB more with batches of {batch}; available: {known}{fits}"
-    yield Line("memory", foretold.mode, why)
-    if foretold.mode == "min":
+    fits = "" if estimate.fits(room) else "; none fits"
+    why = f"takes {estimate.added >> 20:,} MiB more with batches of {batch}; available: {known}{fits}"
+    yield Line("memory", estimate.mode, why)
+    if estimate.mode == "min":
         lengths = segments(spec, device.type)
         units = f"{min(lengths)} to {max(lengths)} units"
         yield Line("segments", str(len(lengths)), f"of {units}, all but the last run again in the backward pass")
     choices = choose_runners(
-        net if isinstance(net, ResNet) else build(spec, device="meta"), foretold.mode, device=device.type
+        net if isinstance(net, ResNet) else build(spec, device="meta"), estimate.mode, device=device.type
     )
     first = 0
     for (runner, reason), alike in groupby(choices, key=lambda choice: (choice.runner, choice.reason)):

@@ -1,4 +1,4 @@
-"""The form of a network that only tests: BN folded into weights, and as few passes over the maps as there can be."""
+"""Freeze a network for inference: BN is folded into weights, and maps are read and written as rarely as possible."""
 
 from __future__ import annotations
 
@@ -16,22 +16,17 @@ from resnets.errors import UserError
 from resnets.nn import ResNet, Unit
 from resnets.nn.network import check_input
 from resnets.nn.shortcuts import Identity
-from resnets.nn.structure import frame_changes, stem_changes, unit_changes
+from resnets.nn.structure import PartChanges, find_part_changes
 
 
-class Affine:
-    """scale x + shift, which is what BN is in testing; in float64, so that folding adds no error of its own."""
-
-    def __init__(self, bn: _BatchNorm) -> None:
-        mean, var = (_exact(t) for t in (bn.running_mean, bn.running_var))
-        weight, bias = _exact(bn.weight), _exact(bn.bias)
-        self.scale = weight / torch.sqrt(var + bn.eps)
-        self.shift = bias - mean * self.scale
-
-
-def _exact(tensor: Tensor | None) -> Tensor:
-    assert tensor is not None  # every BN of the package has weights and statistics
-    return tensor.detach().double()
+def to_affine(bn: _BatchNorm) -> tuple[Tensor, Tensor]:
+    """BN in eval mode as scale x + shift: both in float64, so that folding adds no rounding error."""
+    assert bn.running_mean is not None  # every BN of the package has statistics
+    assert bn.running_var is not None
+    numbers = bn.weight, bn.bias, bn.running_mean, bn.running_var
+    weight, bias, mean, variance = (tensor.detach().double() for tensor in numbers)
+    scale = weight / torch.sqrt(variance + bn.eps)
+    return scale, bias - mean * scale
 
 
 class Conv(nn.Module):
@@ -49,10 +44,10 @@ class Conv(nn.Module):
         self._packed: tuple[torch.Size, Tensor] | None = None  # for the maps seen last
 
     def fold(self, bn: _BatchNorm) -> None:
-        affine, dtype = Affine(bn), self.weight.dtype
+        (scale, shift), dtype = to_affine(bn), self.weight.dtype
         bias = 0 if self.bias is None else self.bias.double()
-        self.weight = (self.weight.double() * affine.scale.view(-1, 1, 1, 1)).to(dtype)
-        self.bias = (bias * affine.scale + affine.shift).to(dtype)
+        self.weight = (self.weight.double() * scale.view(-1, 1, 1, 1)).to(dtype)
+        self.bias = (bias * scale + shift).to(dtype)
 
     def forward(self, x: Tensor, plus: Tensor | None = None) -> Tensor:
         """`plus` may be overwritten."""
@@ -86,10 +81,9 @@ class ScaleShift(nn.Module):
 
     def __init__(self, bn: _BatchNorm) -> None:
         super().__init__()
-        affine, dtype = Affine(bn), bn.weight.dtype
         self.relu = False
-        self.register_buffer("scale", affine.scale.to(dtype).view(1, -1, 1, 1))
-        self.register_buffer("shift", affine.shift.to(dtype).view(1, -1, 1, 1))
+        for name, numbers in zip(("scale", "shift"), to_affine(bn), strict=True):
+            self.register_buffer(name, numbers.to(bn.weight.dtype).view(1, -1, 1, 1))
 
     def forward(self, x: Tensor) -> Tensor:
         y = torch.addcmul(self.shift, x, self.scale)
@@ -98,7 +92,7 @@ class ScaleShift(nn.Module):
 
 def leaves(module: nn.Module) -> Iterator[nn.Module]:
     """The layers of nested sequences, in order."""
-    if isinstance(module, nn.Sequential):  # which nobody has changed
+    if isinstance(module, nn.Sequential):  # as the spec describes it
         for child in module:
             yield from leaves(child)
     else:
@@ -154,12 +148,12 @@ class FrozenUnit(nn.Module):
 class Frozen(nn.Module):
     """A network's class scores in testing. `freeze` makes it."""
 
-    def __init__(self, net: ResNet) -> None:
+    def __init__(self, net: ResNet, changes: PartChanges) -> None:
         super().__init__()
         self.spec = net.spec
-        self.stem = _folded(net.stem, next(stem_changes(net), None))
-        self.units = nn.Sequential(*map(_folded, net.units, unit_changes(net)))
-        self.last = _folded(net.last)
+        self.stem = _freeze_part(net.stem, changes.stem)
+        self.units = nn.Sequential(*map(_freeze_part, net.units, changes.units))
+        self.last = _freeze_part(net.last)
         self.classifier: nn.Linear = _copy(net.classifier)  # type: ignore[assignment]
         super().train(False)
         self.requires_grad_(False)
@@ -176,7 +170,7 @@ class Frozen(nn.Module):
 
 
 class FrozenCopy(Frozen):
-    """A network of somebody's own making as it is: a copy that only tests."""
+    """A copy, which only tests, of a network that is not what its spec describes."""
 
     def __init__(self, net: ResNet) -> None:
         nn.Module.__init__(self)
@@ -191,14 +185,14 @@ class FrozenCopy(Frozen):
 
 
 def _copy(module: nn.Module) -> nn.Module:
-    """A copy as PyTorch makes it, which it cannot of weights that are computed from others as torch.nn.utils does."""
+    """A deep copy. PyTorch cannot copy weights that are computed from others, as by torch.nn.utils."""
     try:
         return copy.deepcopy(module)
     except RuntimeError as error:
         raise UserError(f"a network with computed weights cannot be frozen ({error}); make them plain first.") from None
 
 
-def _folded(part: nn.Module, change: str | None = None) -> nn.Module:
+def _freeze_part(part: nn.Module, change: str | None = None) -> nn.Module:
     """A part of a network with BN folded, or a copy of one that was changed."""
     if change is not None:
         return _copy(part)
@@ -213,5 +207,6 @@ def freeze(net: ResNet) -> Frozen:
     if not isinstance(net, ResNet):
         raise UserError(f"freeze takes a network of this package, not {type(net).__name__}.")
     net = net.original
+    changes = find_part_changes(net)
     with torch.no_grad():
-        return FrozenCopy(net) if any(frame_changes(net)) else Frozen(net)
+        return FrozenCopy(net) if changes.frame else Frozen(net, changes)

@@ -1,4 +1,4 @@
-"""A unit run as PyTorch runs it, with ReLU and addition in the place of maps that nobody else reads."""
+"""A unit run as PyTorch runs it, with ReLU and addition in place where no other layer reads the map."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from resnets.nn.shortcuts import Identity
 
 
 class InplaceUnit:
-    """x -> f(h(x) + F(x)): what `Unit` computes, with fewer maps that come and go."""
+    """x -> f(h(x) + F(x)): what `Unit` computes, with fewer temporary maps."""
 
     keeps = True  # what BN-ReLU leaves, for the backward pass
 
     def __init__(self, unit: Unit) -> None:
-        self.unit, self.convs, self.acts = unit, unit.convs, unit.acts
+        self.unit = unit
+        self.convs, self.acts = split_layers(unit)
 
     def __call__(self, x: Tensor) -> Tensor:
         h, r = self.split(x)
@@ -43,6 +44,19 @@ class InplaceUnit:
     def act(self, layers: nn.Module, x: Tensor) -> Tensor:
         bn = bn_of(layers)
         return layers(x) if bn is None else torch.relu_(bn(x))
+
+
+def split_layers(unit: Unit) -> tuple[list[nn.Conv2d], list[nn.Module]]:
+    """The convolutions of F, and its activations in front of each and behind the last; empty where there is none."""
+    convs: list[nn.Conv2d] = []
+    acts: list[nn.Module] = [nn.Sequential()]
+    for layer in unit.residual:
+        if isinstance(layer, nn.Conv2d):
+            convs.append(layer)
+            acts.append(nn.Sequential())
+        else:
+            acts[-1] = layer
+    return convs, acts
 
 
 def bn_of(layers: nn.Module) -> nn.Module | None:

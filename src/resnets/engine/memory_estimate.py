@@ -1,18 +1,17 @@
-"""How much memory a training step will take, foretold from shapes, and the fastest mode that fits."""
+"""Estimate the memory of a training step from shapes, and choose the fastest mode that fits."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 
 import torch
 
 from resnets.engine import MODES
-from resnets.engine.activation_memory import Counted, count
+from resnets.engine.activation_memory import NetMemory, measure
 from resnets.engine.segments import Part, cut, peak
-from resnets.engine.system_memory import held
+from resnets.engine.system_memory import available, held
 from resnets.errors import UserError, one_of
-from resnets.nn import ResNet
 from resnets.spec import Spec
 
 _COPIES = 3  # of the weights: themselves, their gradients, their momentum
@@ -34,7 +33,7 @@ class MemoryEstimate:
 
     @property
     def added(self) -> int:
-        """What training takes more."""
+        """What training takes beside the base."""
         return self.weights + self.maps
 
     @property
@@ -42,7 +41,7 @@ class MemoryEstimate:
         return self.base + self.added
 
     def fits(self, room: int | None) -> bool:
-        """Whether there is so much; nobody knows without a number of bytes."""
+        """Whether training fits into `room` bytes; None is unknown and fits."""
         return room is None or self.added <= _USABLE * room
 
 
@@ -56,14 +55,15 @@ def forecast(
     for name, number in (("batch", batch), ("size", height), ("size", width)):
         if isinstance(number, bool) or not isinstance(number, int) or number < 1:
             raise UserError(f"{name} must be a whole number of at least 1, not {number!r}.")
-    counted = count(spec, "fast" if mode == "fast" else "lean", device)
-    units = (Part(0, _cut(counted)[1], 0),) if mode == "min" else counted.units
+    net = measure(spec, "fast" if mode == "fast" else "lean", device)
+    units = (Part(0, _cut(net)[1], 0),) if mode == "min" else net.units
     worth = _HOLES[mode]
-    if counted.tidy:
+    if net.tidy:
         worth = _ALONE + (_AGAIN if mode == "min" and len(spec.kernels) > 2 else 0)
-    holes = worth * max(unit.kept + unit.passing for unit in counted.units)
-    maps = counted.room + peak([counted.stem, *units]) + holes
-    return MemoryEstimate(mode, held(), _weights(spec), maps * batch * height * width // counted.pixels)
+    holes = worth * max(unit.kept + unit.passing for unit in net.units)
+    maps = net.room + peak([net.stem, *units]) + holes
+    weights = 4 * _COPIES * net.parameters + _OBJECTS * spec.depth
+    return MemoryEstimate(mode, held(), weights, maps * batch * height * width // net.pixels)
 
 
 def fastest(
@@ -71,24 +71,45 @@ def fastest(
 ) -> MemoryEstimate:
     """The fastest mode that fits into `room` bytes, or else the one that takes least."""
     for mode in MODES:
-        foretold = forecast(spec, batch, size, mode, device=device)
-        if foretold.fits(room):
+        estimate = forecast(spec, batch, size, mode, device=device)
+        if estimate.fits(room):
             break
-    return foretold
+    return estimate
+
+
+def choose_mode(
+    spec: Spec,
+    batch: int,
+    size: int | tuple[int, int] | None,
+    device: torch.device,
+    *,
+    first: str | None = None,
+    processes: int = 1,
+    warn: Callable[[str], None] = lambda sentence: None,
+) -> str:
+    """The fastest mode that fits into the memory of this machine, which `processes` share on a CPU.
+
+    `first` is the mode in which a run began; it is kept if it fits, as it gives the same bits.
+    """
+    room = available(device)
+    if room is not None and device.type == "cpu":
+        room //= processes
+    if first is not None and forecast(spec, batch, size, first, device=device.type).fits(room):
+        return first
+    estimate = fastest(spec, batch, size, room, device.type)
+    if room is not None and not estimate.fits(room):
+        warn(
+            f"even memory mode {estimate.mode} takes about {estimate.added >> 20:,} MiB and there are {room >> 20:,}; "
+            "a smaller --micro-batch takes less."
+        )
+    return estimate.mode
 
 
 def segments(spec: Spec, device: str = "cpu") -> tuple[int, ...]:
     """How many units each segment of the mode "min" has."""
-    return _cut(count(spec, "lean", device))[0]
+    return _cut(measure(spec, "lean", device))[0]
 
 
-def _cut(counted: Counted) -> tuple[tuple[int, ...], int]:
+def _cut(net: NetMemory) -> tuple[tuple[int, ...], int]:
     """The heap leaves a hole beside each input that stays while others come and go."""
-    return cut(counted.units, places=1 if counted.tidy else 2)
-
-
-@lru_cache
-def _weights(spec: Spec) -> int:
-    with torch.device("meta"):
-        numbers = sum(p.numel() for p in ResNet(spec).parameters())
-    return 4 * _COPIES * numbers + _OBJECTS * spec.depth
+    return cut(net.units, places=1 if net.tidy else 2)

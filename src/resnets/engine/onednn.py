@@ -41,7 +41,7 @@ def works() -> bool:
 
 
 def pack(weight: Tensor, stride: Pair, padding: Pair, shape: torch.Size) -> Tensor:
-    """The weights in the order in which oneDNN reads them for maps of this shape, so that no call sorts them anew."""
+    """The weights in the order in which oneDNN reads them for maps of this shape, so that no call reorders them."""
     return torch.ops.mkldnn._reorder_convolution_weight(weight, padding, stride, (1, 1), 1, shape)
 
 

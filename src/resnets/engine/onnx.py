@@ -17,7 +17,7 @@ from resnets.engine.frozen import Conv, FrozenUnit, ScaleShift, freeze
 from resnets.errors import UserError
 from resnets.nn import ResNet, ShortcutModule, Unit, shortcuts
 from resnets.nn.network import check_input
-from resnets.nn.structure import SET_BY_USERS, net_changes
+from resnets.nn.structure import SET_BY_USERS, find_change
 
 _OPSET, _IR = 17, 8  # old enough for every reader of the last years
 _END = 2**31 - 1
@@ -150,10 +150,10 @@ def export(
     `folded` puts BN into the convolutions, `about` goes into the model's metadata; `extra` and `purpose` are named
     where the onnx package is missing.
     """
-    if change := next(net_changes(net, hooks=True, ignore=SET_BY_USERS), None):
+    if change := find_change(net, hooks=True, ignore=SET_BY_USERS):
         raise UserError(
             f"only the {net.spec.name} that net.spec describes can be written as ONNX, and this net was changed "
-            f"({change}); torch.onnx.export can trace it."
+            f"({change.sentence}); torch.onnx.export can trace it."
         )
     graph, frozen = Graph(need("onnx", extra, purpose)), freeze(net) if folded else net
     with torch.no_grad():

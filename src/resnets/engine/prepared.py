@@ -1,4 +1,4 @@
-"""A network made ready to run: the same parameters, the same mathematics, a runner for each unit."""
+"""Prepare a network for training: the same parameters and mathematics, with a faster runner for each unit."""
 
 from __future__ import annotations
 
@@ -13,18 +13,15 @@ from torch import Tensor, nn
 from torch.nn.modules import module as torch_modules
 
 from resnets.engine import require_mode
-from resnets.engine.memory_estimate import fastest, segments
+from resnets.engine.memory_estimate import choose_mode, segments
 from resnets.engine.native.unit import NativeUnit
 from resnets.engine.recompute import Recompute
 from resnets.engine.recompute_unit import recompute_act
 from resnets.engine.runners import Choice, choose_runners
-from resnets.engine.system_memory import available
 from resnets.engine.watch import Watch
 from resnets.errors import UserError
 from resnets.nn import ResNet, Unit
-from resnets.nn.network import check_input
-from resnets.nn.shortcuts import is_own
-from resnets.nn.structure import net_changes
+from resnets.nn.structure import find_change
 
 
 def prepare(
@@ -43,28 +40,27 @@ def prepare(
     The result can be used wherever `net` can: its state dict, attributes and mode are those of `net`.
 
     A unit that is not exactly what `net.spec` describes (another layer, a hook, a subclass) is run by PyTorch, also if
-    it is changed later; `choices` of the result says how each unit is run, and why.
+    it is changed later; `choices` of the result holds the runner of each unit and the reason.
     """
     require_mode(engine, memory)
-    net = net.original
+    if isinstance(net, Prepared):
+        net = net.original
     if engine == "plain":
         return net
     if memory == "auto":
-        memory = _fitting(net, batch, size)
+        memory = _choose_memory(net, batch, size)
     return Prepared(net, memory, compiled=engine == "compiled")
 
 
-def _fitting(net: ResNet, batch: int | None, size: int | tuple[int, int] | None) -> str:
-    """The fastest memory mode that fits."""
+def _choose_memory(net: ResNet, batch: int | None, size: int | tuple[int, int] | None) -> str:
     if batch is None:
         raise UserError("memory='auto' needs to know the batch: give batch=, or choose fast, lean or min.")
-    if change := next(net_changes(net, ignore=("momentum",)), None):
+    if change := find_change(net):
         raise UserError(
             f"memory='auto' estimates the {net.spec.name} that net.spec describes, and this net was changed "
-            f"({change}): choose fast, lean or min."
+            f"({change.sentence}): choose fast, lean or min."
         )
-    device = next(net.parameters()).device
-    return fastest(net.spec, batch, size, available(device), device.type).mode
+    return choose_mode(net.spec, batch, size, next(net.parameters()).device)
 
 
 class Prepared(ResNet):
@@ -107,7 +103,7 @@ class Prepared(ResNet):
         lean = all(choice.runner in ("lean", "native", "plain") for choice in choices) and leaves_end
         lengths = _lengths(net, device) if lean and self.memory == "min" else (len(choices),)
         recognized = [unit for unit, choice in zip(net.units, choices, strict=True) if choice.runner != "plain"]
-        watched = [net, net.units, *net.last.modules(), *(m for unit in recognized for m in _watched(unit))]
+        watched = [net, net.units, *net.last.modules(), *(m for unit in recognized for m in _list_read_modules(unit))]
         self.__dict__.update(
             choices=choices,
             lengths=lengths,
@@ -125,10 +121,11 @@ class Prepared(ResNet):
             self._choose()
         if not self.runs_units:
             return net(x)
-        x = net.stem(check_input(net.spec, x))
+        net.spec.check_images(x.shape)
+        x = net.stem(x)
         for part in self.parts:
             x = part(x)
-        return net.forward_head(self.end(x))
+        return net.classifier(self.end(x).mean((2, 3)))
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the runners: they hold compiled code, and are chosen again where a copy or a pickle is made whole."""
@@ -139,10 +136,10 @@ class Prepared(ResNet):
         self._choose()
 
 
-def _watched(unit: nn.Module) -> list[nn.Module]:
-    """The modules of a unit that the runners read. A user's own shortcut is called, and may change by itself."""
+def _list_read_modules(unit: nn.Module) -> list[nn.Module]:
+    """The modules of a unit that the runners read. They call a user's own shortcut, so it may change."""
     assert isinstance(unit, Unit)
-    called = set(unit.shortcut.modules()) if is_own(unit.spec.shortcut) else set()
+    called = set(unit.shortcut.modules()) if unit.spec.shortcut.is_custom else set()
     return [module for module in unit.modules() if module not in called]
 
 
@@ -150,12 +147,12 @@ _CHOSEN = ("choices", "lengths", "parts", "end", "watch", "runs_units")
 
 
 def _is_observed() -> bool:
-    """Whether somebody traces the layers or has hooks on all modules, and wants to see each of them called."""
+    """Whether the layers are being traced, or all modules have hooks: then each layer must be called."""
     return torch.compiler.is_compiling() or torch_modules._has_any_global_hook()  # type: ignore[no-untyped-call]
 
 
 def _lengths(net: ResNet, device: str) -> tuple[int, ...]:
-    """How many units each segment has: where the spec does not say how many there are, about as many as segments."""
+    """The number of units in each segment; about as many as segments, if the net has other units than its spec."""
     count = len(net.units)
     lengths = segments(net.spec, device)
     if sum(lengths) == count:
@@ -167,9 +164,9 @@ def _lengths(net: ResNet, device: str) -> tuple[int, ...]:
 def _segments(
     units: nn.Sequential, choices: list[Choice], lengths: tuple[int, ...]
 ) -> Iterator[Callable[[Tensor], Tensor]]:
-    """Chains of runners, run again in the backward pass: all but the last, which is followed by it at once.
+    """Chains of runners. All but the last are run again in the backward pass, which begins right after the last.
 
-    Units that PyTorch runs are never run again, as nobody knows what else they do.
+    Units that PyTorch runs are never run again, as they may have side effects.
     """
     if len(lengths) == 1:
         yield partial(_run, [choice.run for choice in choices])

@@ -40,9 +40,9 @@ class RecomputeUnit(InplaceUnit):
         if bn is None or isinstance(self.convs[0], Subsampled) or isinstance(projection, Subsampled):
             return super().split(x)
         if projection is None:
-            r, a = activated(x, bn, [self.convs[0]], itself=True)
+            r, a = activate(x, bn, [self.convs[0]], itself=True)
             return self.unit.resize(a), r
-        r, h = activated(x, bn, [self.convs[0], projection])  # an order with BN here has none behind the projection
+        r, h = activate(x, bn, [self.convs[0], projection])  # an order with BN here has none behind the projection
         return h, r
 
     def join(self, h: Tensor, r: Tensor) -> Tensor:
@@ -52,7 +52,7 @@ class RecomputeUnit(InplaceUnit):
         bn = bn_of(act)
         if bn is None or isinstance(conv, Subsampled):  # which is no plain `conv2d`
             return conv(self.act(act, x))
-        return activated(x, bn, [conv])[0]
+        return activate(x, bn, [conv])[0]
 
     def act(self, layers: nn.Module, x: Tensor) -> Tensor:
         return recompute_act(layers, x)
@@ -61,10 +61,10 @@ class RecomputeUnit(InplaceUnit):
 def recompute_act(layers: nn.Module, x: Tensor) -> Tensor:
     """`layers(x)`; of BN, ReLU only x is kept."""
     bn = bn_of(layers)
-    return layers(x) if bn is None or not bn.training else activated(x, bn, itself=True)[0]
+    return layers(x) if bn is None or not bn.training else activate(x, bn, itself=True)[0]
 
 
-def activated(x: Tensor, bn: Any, convs: Sequence[Any] = (), *, itself: bool = False) -> list[Tensor]:
+def activate(x: Tensor, bn: Any, convs: Sequence[Any] = (), *, itself: bool = False) -> list[Tensor]:
     """a = ReLU(BN(x)) as each of `convs` reads it, and last a `itself` if asked for. x is kept and a is not."""
     if x.numel() == x.shape[1]:
         bn(x)  # which says that one number has no variance

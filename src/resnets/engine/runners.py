@@ -1,4 +1,4 @@
-"""Which way each unit of a network is run, and why."""
+"""Choose how each unit of a network is run."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from resnets.engine.native import unit as native
 from resnets.engine.native.build import load
 from resnets.engine.torch_compile import CompiledUnit
 from resnets.nn import ResNet, Unit
-from resnets.nn.shortcuts import is_own
-from resnets.nn.structure import frame_changes, unit_changes
+from resnets.nn.structure import find_part_changes
 from resnets.unit_spec import ORDERS, Order
 
 
@@ -29,11 +28,12 @@ class Choice(NamedTuple):
 def choose_runners(net: ResNet, memory: str, compiled: bool = False, device: str = "cpu") -> list[Choice]:
     """The runner of each unit: the unit itself where the net is not exactly what its spec describes."""
     units: list[Unit] = list(net.units)  # type: ignore[arg-type]
-    around = next(frame_changes(net), None) or _unknown_order(ORDERS[net.spec.order])
-    found = [around] * len(units) if around else unit_changes(net)
+    changes = find_part_changes(net)
+    order = None if changes.frame else _unknown_order(ORDERS[net.spec.order])
+    reasons = [order] * len(units) if order else changes.units
     return [
-        choose(unit, memory, compiled, device) if change is None else Choice(unit, "plain", change)
-        for unit, change in zip(units, found, strict=True)
+        choose(unit, memory, compiled, device) if reason is None else Choice(unit, "plain", reason)
+        for unit, reason in zip(units, reasons, strict=True)
     ]
 
 
@@ -43,7 +43,7 @@ _AFTER = ((), ("relu",), ("bn", "relu"))
 
 
 def _unknown_order(order: Order) -> str | None:
-    """Why the runners do not know an order of activations, which a user may have added to the papers'."""
+    """Why the runners cannot run an order of activations; a user may have registered another than the papers'."""
     if order.before in _BEFORE and order.last in _LAST and order.after in _AFTER:
         return None
     return "its order of activations is none of the papers'"
@@ -51,15 +51,15 @@ def _unknown_order(order: Order) -> str | None:
 
 def choose(unit: Unit, memory: str, compiled: bool = False, device: str = "cpu") -> Choice:
     """The runner of a unit that is what its spec describes. This is the one place where it is chosen."""
-    own = is_own(unit.spec.shortcut)
-    if compiled and not own:
+    custom = unit.spec.shortcut.is_custom
+    if compiled and not custom:
         return Choice(CompiledUnit(unit), "compiled", "torch.compile, once for each kind of unit")
-    if device == "cpu" and not compiled and not (own and memory == "min"):
+    if device == "cpu" and not compiled and not (custom and memory == "min"):
         loaded = load()
         if loaded.kernels is not None and native.fits(unit) is None:
             return Choice(native.NativeUnit(unit, loaded.kernels), "native", "kernels of our own, as lean as lean")
-    if own:
-        why = "may do what nobody knows, so PyTorch runs it as it is"
+    if custom:
+        why = "may have side effects, so PyTorch runs it"
         return Choice(unit, "plain", f"the shortcut {unit.spec.shortcut.kind} is registered by a user, and {why}")
     if memory == "fast":
         return Choice(InplaceUnit(unit), "direct", "PyTorch's layers, ReLU and addition in place")

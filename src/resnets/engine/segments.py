@@ -27,7 +27,7 @@ def peak(units: Sequence[Part]) -> int:
 def cut(units: Sequence[Part], places: int = 1) -> tuple[tuple[int, ...], int]:
     """The lengths of the segments that hold least, and how much that is.
 
-    A segment holds the inputs of the segments up to it, each taking so many places of its size, and its own units
+    A segment holds the inputs of the segments up to it, each of which takes `places` of its size, and its own units
     while it is run again. There are about as many segments as units in each, and more units in one where the maps are
     small.
     """

@@ -1,4 +1,4 @@
-"""How much memory there is to be had, and how much this process has."""
+"""Available memory, and the memory of this process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _UNLIMITED = 1 << 60  # version 1 writes no limit as a number of about 2^63
 
 
 def available(device: torch.device | str = "cpu") -> int | None:
-    """Bytes that a process can still take on a device, or None where nobody says."""
+    """Bytes that a process can still take on a device, or None if it is unknown."""
     place = torch.device(device)
     if place.type == "cuda":
         return torch.cuda.mem_get_info(place)[0]
@@ -23,14 +23,14 @@ def available(device: torch.device | str = "cpu") -> int | None:
         return None
     if sys.platform.startswith("linux"):
         return min([*_meminfo(), *_cgroups()], default=None)
-    try:  # all there is: how much of it is free is not told
+    try:  # all memory: these systems do not say how much of it is free
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
         return None
 
 
 def held() -> int:
-    """Bytes that this process has in memory: now on Linux, at most so far elsewhere, 0 where nobody says."""
+    """Bytes that this process holds: now on Linux, the peak elsewhere, 0 if unknown."""
     if words := _text(Path("/proc/self/statm")).split():
         return int(words[1]) * os.sysconf("SC_PAGE_SIZE")
     try:

@@ -14,7 +14,7 @@ KINDS = 64  # of units in a network, and more: beyond its own limit torch.compil
 
 
 class CompiledUnit:
-    """What cannot be compiled, as without a C++ compiler, is told in a sentence."""
+    """A compiled unit. If it cannot be compiled, as without a C++ compiler, a `UserError` says why."""
 
     def __init__(self, unit: Unit) -> None:
         raise_limit()

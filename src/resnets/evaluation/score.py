@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -157,18 +157,6 @@ def score_images(
             tally = tally or Tally(out.shape[1])
             tally.add(out, y, float(functional.cross_entropy(out, y, reduction="sum")), range(start, start + len(y)))
     return tally.score(classes) if tally else Score(0, 0, 0.0)
-
-
-def evaluate_batches(net: Callable[[Tensor], Tensor], batches: Iterable[tuple[Tensor, Tensor]]) -> Score:
-    """Score batches of (input, labels) that lie on the network's device."""
-    count, wrong, loss = 0, 0, 0.0
-    with eval_mode(net), torch.no_grad():
-        for x, y in batches:
-            out = net(x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x).float()
-            count += len(y)
-            wrong += int((out.argmax(1) != y).sum())
-            loss += float(functional.cross_entropy(out, y, reduction="sum"))
-    return Score(count, wrong, loss / max(count, 1))
 
 
 @contextlib.contextmanager

@@ -61,11 +61,6 @@ class SweepOptions(Options):
         if len(set(self.seeds)) < len(self.seeds):
             raise UserError(f"seeds has {max(self.seeds, key=self.seeds.count)} twice.")
 
-    @property
-    def is_sweep(self) -> bool:
-        """Whether more than one run is asked for."""
-        return bool(self.vary or self.seeds or self.runs > 1)
-
     def list_seeds(self, first: int = 0) -> tuple[int, ...]:
         if self.runs > SEEDS[1] + 1 - first:
             raise UserError(f"seeds must be whole numbers of 64 bits; {self.runs} of them from {first} on are not.")

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 # The gradient of strided 1x1 filters that read a few channels of maps in channels_last writes beyond its memory in
-# PyTorch 2.13 on CPUs: seen with 2 to 7 channels where a vector holds 8 numbers. Where it holds 16 nobody has looked.
+# PyTorch 2.13 on CPUs: seen with 2 to 7 channels where a vector holds 8 numbers. Not tested where it holds 16.
 _FEW = 16 if torch.backends.cpu.get_cpu_capability().startswith("AVX512") else 8
 
 

@@ -36,21 +36,12 @@ class Stem(nn.Sequential):
 
 
 def check_input(spec: Spec, x: Tensor) -> Tensor:
-    """x, unless it is not what the network reads: the nets are fully convolutional, but one pixel cannot be halved."""
-    if isinstance(x, torch.fx.Proxy):  # a network is traced, and there is no shape yet
+    """x, unless the network cannot read it."""
+    if isinstance(x, torch.fx.Proxy):  # the network is being traced, and there is no shape yet
         return x
     if not isinstance(x, Tensor):
         raise UserError(f"{spec.name} reads a torch tensor, not {type(x).__name__}.")
-    if x.dim() != 4 or x.shape[1] != spec.in_channels:
-        raise UserError(
-            f"{spec.name} reads batches of shape (N, {spec.in_channels}, height, width), not {tuple(x.shape)}."
-        )
-    if min(x.shape[2:]) < spec.min_size:
-        raise UserError(
-            f"{spec.name} halves the map {spec.halvings} times and needs images of at least "
-            f"{spec.min_size}x{spec.min_size} pixels, not {x.shape[2]}x{x.shape[3]}; enlarge them"
-            + (" or create the net with stem='cifar'." if spec.stem == "imagenet" else ".")
-        )
+    spec.check_images(x.shape)
     return x
 
 
@@ -120,7 +111,7 @@ class ResNet(nn.Module):
 def initialize(net: ResNet, generator: torch.Generator | None = None) -> ResNet:
     """He's normal for convolutions (fan-out), 1 and 0 for BN, +-1/sqrt(fan_in) and 0 for the classifier.
 
-    The modules of a user's own shortcut are built anew, and begin as they do.
+    The modules of a user's own shortcut are built again, with their own initial weights.
     """
     renewed = set(renew_shortcuts(net, generator))
     with torch.no_grad():
@@ -143,14 +134,14 @@ def initialize(net: ResNet, generator: torch.Generator | None = None) -> ResNet:
 
 
 def renew_shortcuts(net: ResNet, generator: torch.Generator | None = None) -> list[nn.Module]:
-    """Build users' own shortcuts anew, since a net that began on the meta device has lost what they begin with.
+    """Build users' own shortcuts again, since a net from the meta device has lost their initial values.
 
     One number of the generator decides all that a module draws. The modules that are new are returned.
     """
     renewed: list[nn.Module] = []
     like = net.classifier.weight
     for unit in net.units:
-        if isinstance(unit, Unit) and shortcuts.is_own(unit.spec.shortcut):
+        if isinstance(unit, Unit) and unit.spec.shortcut.is_custom:
             seed = int(torch.randint(2**62, (), generator=generator))
             with torch.random.fork_rng(devices=()):
                 torch.manual_seed(seed)

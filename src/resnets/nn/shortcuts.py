@@ -174,15 +174,10 @@ _PAPERS: dict[type[Shortcut], Callable[[Any, int], nn.Module]] = {  # of a short
 }
 
 
-def is_own(shortcut: Shortcut) -> bool:
-    """Whether a shortcut is a user's own, so that nothing is known of its module but what it says."""
-    return type(shortcut) not in _PAPERS
-
-
 def make(shortcut: Shortcut, channels: int) -> nn.Module:
     """The module of a shortcut on maps of `channels`."""
     check_shortcut(shortcut)
-    if not is_own(shortcut):
+    if not shortcut.is_custom:
         return _PAPERS[type(shortcut)](shortcut, channels)
     where = f"module of the shortcut {shortcut.kind!r}"
     try:

@@ -1,7 +1,7 @@
 """Compare a module with the one that a spec describes: what was changed about it since it was built.
 
 Code that reads a network's weights instead of calling its layers (kernels, folding, exporters, files of weights) is
-right only as long as nothing was changed, so it asks here first.
+correct only while nothing was changed, so it asks here first.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Iterator
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -43,37 +43,57 @@ _SETTINGS = (bool, int, float, str, tuple)  # of a user's own module, in which a
 _FORWARDS = {kind: kind.forward for kind in _LAYERS}
 
 
-def replaced_forwards() -> list[str]:
-    """The classes of our layers whose `forward` somebody has replaced since this module was imported."""
-    return [kind.__name__ for kind, forward in _FORWARDS.items() if kind.forward is not forward]
+class PartChanges(NamedTuple):
+    """The first change of each part of a net, or None where the part is what the spec describes."""
+
+    frame: str | None  # the net itself, the sequence of its units and its last activation
+    stem: str | None
+    units: list[str | None]
 
 
-def unit_changes(net: ResNet) -> list[str | None]:
-    """For each unit of a net the first thing in which it is not what the net's spec describes, or None.
+class NetChange(NamedTuple):
+    """The first change of a net, and the names in its state dict that its spec does not describe in this shape."""
 
-    BN's eps and momentum may be other numbers: whoever computes BN reads them from the layer.
+    sentence: str
+    tensors: tuple[str, ...]
+
+
+def find_part_changes(net: ResNet) -> PartChanges:
+    """Compare the parts of a net with its spec. Hooks are changes.
+
+    BN's eps and momentum may be other numbers: code that computes BN reads them from the layer.
     """
+    described = _describe_frame(net.spec)
+    frame = next(_frame_changes(net, described), None)
+    if frame is not None:
+        return PartChanges(frame, frame, [frame] * len(net.units))
+    stem = next(changes(net.stem, described.stem, "stem", hooks=True, ignore=SET_BY_USERS), None)
     specs = net.spec.units()
     if len(specs) != len(net.units):
-        return [f"the net has {len(net.units)} units and its spec describes {len(specs)}"] * len(net.units)
+        sentence = f"the net has {len(net.units)} units and its spec describes {len(specs)}"
+        return PartChanges(None, stem, [sentence] * len(net.units))
     pairs = zip(net.units, map(describe_unit, specs), strict=True)
-    return [next(changes(unit, described, hooks=True, ignore=SET_BY_USERS), None) for unit, described in pairs]
+    units = [next(changes(unit, wanted, hooks=True, ignore=SET_BY_USERS), None) for unit, wanted in pairs]
+    return PartChanges(None, stem, units)
 
 
-def frame_changes(net: ResNet) -> Iterator[str]:
-    """The same for what stands around the units, except for stem and classifier: the net itself, its end."""
-    described = _described_frame(net.spec)
+def find_change(net: ResNet, *, hooks: bool = False, ignore: Collection[str] = ("momentum",)) -> NetChange | None:
+    """Compare a whole net with its spec; `ignore` names settings of BN that may differ."""
+    with torch.device("meta"):
+        described = ResNet(net.spec)
+    sentence = next(changes(net.original, described, hooks=hooks, ignore=ignore), None)
+    own, theirs = ({name: tensor.shape for name, tensor in n.state_dict().items()} for n in (net, described))
+    tensors = tuple(name for name in {**theirs, **own} if theirs.get(name) != own.get(name))
+    return NetChange(sentence or "its state dict has other tensors", tensors) if sentence or tensors else None
+
+
+def _frame_changes(net: ResNet, described: ResNet) -> Iterator[str]:
     yield from _own_changes(net, described, "the net", hooks=True)
     if list(net._modules) != list(described._modules):
         yield f"the net has the layers {', '.join(net._modules)}"
         return
     yield from _own_changes(net.units, described.units, "units", hooks=True)
     yield from changes(net.last, described.last, "last", hooks=True, ignore=SET_BY_USERS)
-
-
-def stem_changes(net: ResNet) -> Iterator[str]:
-    """The same for the stem."""
-    return changes(net.stem, _described_frame(net.spec).stem, "stem", hooks=True, ignore=SET_BY_USERS)
 
 
 @lru_cache(maxsize=64)
@@ -84,40 +104,27 @@ def describe_unit(spec: UnitSpec) -> Unit:
 
 
 @lru_cache(maxsize=64)
-def _described_frame(spec: Spec) -> ResNet:
+def _describe_frame(spec: Spec) -> ResNet:
     with torch.device("meta"):
         return ResNet(dataclasses.replace(spec, blocks=(1,) * len(spec.blocks)))
-
-
-def net_changes(net: ResNet, *, hooks: bool = False, ignore: Collection[str] = ()) -> Iterator[str]:
-    """In what a net is no longer what its spec describes; hooks count as changes if `hooks` says so."""
-    with torch.device("meta"):
-        described = ResNet(net.spec)
-    return changes(net.original, described, hooks=hooks, ignore=ignore)
 
 
 def changes(
     module: nn.Module, described: nn.Module, name: str = "", *, hooks: bool, ignore: Collection[str] = ()
 ) -> Iterator[str]:
-    """In what a module differs from the one that is described: in words, with the place."""
+    """Sentences that say where and how a module differs from the one that is described."""
     what = name or ("the net" if isinstance(described, ResNet) else "the unit")
     yield from _own_changes(module, described, what, hooks=hooks, ignore=ignore)
     own, theirs = module._modules, described._modules
     if list(own) != list(theirs):
         yield f"{what} has the layers {', '.join(own) or 'none'}, not {', '.join(theirs) or 'none'}"
         return
-    for child, part in theirs.items():
-        inside = f"{name}.{child}" if name else child
-        yield from _child_changes(own[child], part, inside, hooks=hooks, ignore=ignore)
-
-
-def _child_changes(
-    child: nn.Module | None, described: nn.Module | None, name: str, *, hooks: bool, ignore: Collection[str]
-) -> Iterator[str]:
-    if child is None or described is None:
-        yield f"{name} is missing"
-    else:
-        yield from changes(child, described, name, hooks=hooks, ignore=ignore)
+    for key, part in theirs.items():
+        inside, child = f"{name}.{key}" if name else key, own[key]
+        if child is None or part is None:
+            yield f"{inside} is missing"
+        else:
+            yield from changes(child, part, inside, hooks=hooks, ignore=ignore)
 
 
 def _own_changes(
@@ -132,7 +139,7 @@ def _own_changes(
         yield f"{kind.__name__}.forward was replaced"
     own, theirs = vars(module), vars(described)
     for key in own.keys() - theirs.keys():
-        if hasattr(kind, key):  # it stands before what the class says
+        if hasattr(kind, key):  # it hides the attribute of the class
             yield f"{what} has {key} of its own"
     if hooks and any(own[key] for key in HOOKS):
         yield f"{what} has a hook"
@@ -140,7 +147,7 @@ def _own_changes(
         if key in ignore and type(own.get(key)) is type(value):
             continue
         if kind not in _FORWARDS and not (isinstance(value, _SETTINGS) and isinstance(own.get(key), _SETTINGS)):
-            continue  # what else a user's own module keeps is its own affair
+            continue  # other attributes of a user's own module may change
         if key not in _INTERNAL and not _equal(own.get(key), value):
             yield f"{what} has {key} {own.get(key)!r}, not {value!r}"
     yield from _tensor_changes(module, described, what)
@@ -162,7 +169,7 @@ def _tensor_changes(module: nn.Module, described: nn.Module, what: str) -> Itera
 
 
 def is_same_kind(module: nn.Module, described: nn.Module) -> bool:
-    """Whether two modules have one class. A user's own may be made anew by each call of `Shortcut.module`."""
+    """Whether two modules have one class. Each call of `Shortcut.module` may make a new class of the same name."""
     a, b = type(module), type(described)
     if b in _FORWARDS:
         return a is b

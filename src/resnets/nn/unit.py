@@ -34,12 +34,7 @@ class Residual(nn.Sequential):
                 self.add_module(f"conv{i}", conv(*unit.convs[i - 1]))
                 channels = unit.convs[i - 1].out
             if words:
-                self.add_module(_act(i), activation(words, channels, unit))
-
-
-def _act(i: int) -> str:
-    """The name of the activation behind the ith convolution of F; 0 stands in front of the first."""
-    return f"act{i}" if i else "before"
+                self.add_module(f"act{i}" if i else "before", activation(words, channels, unit))
 
 
 class Unit(nn.Module):
@@ -53,16 +48,6 @@ class Unit(nn.Module):
         self.resize = shortcuts.resize(unit)
         self.shortcut = shortcuts.make(unit.shortcut, unit.out)
         self.after = activation(unit.after, unit.out, unit)
-
-    @property
-    def convs(self) -> list[nn.Conv2d]:
-        """The convolutions of F."""
-        return [self.residual.get_submodule(f"conv{i}") for i in range(1, len(self.spec.convs) + 1)]  # type: ignore[misc]
-
-    @property
-    def acts(self) -> list[nn.Module]:
-        """The activations of F in front of each convolution and behind the last; empty where there is none."""
-        return [getattr(self.residual, _act(i), nn.Sequential()) for i in range(len(self.spec.acts))]
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.shared(x)

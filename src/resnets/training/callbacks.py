@@ -65,7 +65,7 @@ class MetricsLog(Callback):
         self.lines, self.hash = 0, hashlib.sha256()
 
     def resume(self, lines: int) -> None:
-        """Go on after so many lines, without those that follow a checkpoint."""
+        """Go on after the first `lines`, and cut those that follow the checkpoint."""
         self.run.cut_metrics(lines)
         self.lines, self.hash = lines, hashlib.sha256(self.run.read_metrics_start(lines))
 
@@ -139,7 +139,7 @@ def _peak_memory(device: torch.device) -> int | None:
 
 
 class SignalLog(Callback):
-    """The signal along the units: before the first step, every so many steps and after the last."""
+    """The signal along the units: before the first step, every `every` steps and after the last."""
 
     def __init__(self, every: int, everywhere: bool) -> None:
         self.every, self.everywhere = every, everywhere  # BN that is synchronised needs all processes

@@ -13,14 +13,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from resnets.analysis.propagation import cheap
-from resnets.data.batches import Batches, DatasetBatches, FileBatches, MemoryBatches, hash_statistics
-from resnets.data.counter_rng import order
+from resnets.counter_rng import order
+from resnets.data.batches import Batches, DatasetBatches, FileBatches, MemoryBatches, TrainingSplit, split_training
 from resnets.data.datasets import Datasets
 from resnets.data.folder import Folder
-from resnets.data.images import SPLIT_SEED, Images
+from resnets.data.images import Images
 from resnets.errors import UserError
 from resnets.evaluation.precise_bn import precise_bn
-from resnets.evaluation.score import Score, evaluate_batches
+from resnets.evaluation.score import Score
 from resnets.nn import ResNet, build
 from resnets.recipe import Recipe
 from resnets.runs import ModuleKey
@@ -55,7 +55,7 @@ class Classification(Task):
             raise UserError(f"{data.name} has {data.num_classes} classes and the network only {network.num_classes}.")
 
     def count_examples(self, recipe: Recipe) -> int:
-        return len(self.images.split(recipe.validation, SPLIT_SEED)[0])
+        return self._split(recipe).examples
 
     def image_side(self, recipe: Recipe) -> int | None:
         if isinstance(self.images, Images):
@@ -71,7 +71,10 @@ class Classification(Task):
         return recipe.side
 
     def statistics(self, recipe: Recipe) -> str:
-        return hash_statistics(self.images, recipe)
+        return self._split(recipe).statistics
+
+    def _split(self, recipe: Recipe) -> TrainingSplit:
+        return split_training(self.images, recipe)
 
     def open(self, setup: Setup) -> None:
         self.recipe, self.seed = setup.recipe, setup.seed
@@ -93,7 +96,8 @@ class Classification(Task):
         return FileBatches(self.images, *where, **options)
 
     def close(self) -> None:
-        self.feed.close()
+        if isinstance(self.feed, FileBatches):
+            self.feed.close()
 
     def build(self, seed: int) -> nn.Module:
         if self.net is not None:
@@ -127,13 +131,19 @@ class Classification(Task):
     # --- scores -------------------------------------------------------------------------------
 
     def score(self, model: nn.Module, split: str, workers: Workers) -> dict[str, Any]:
-        return self.measure_error(model, split, workers).to_dict()
-
-    def measure_error(self, model: nn.Module, split: str, workers: Workers) -> Score:
-        """Each process tests its share."""
-        part = evaluate_batches(model, self.feed.test_batches(split, workers.share(self.feed.counts[split])))
-        images, wrong, loss = workers.total(part.images, part.wrong, part.loss * part.images)
-        return Score(round(images), round(wrong), loss / max(images, 1))
+        """Each process tests its share, one view of each image; the network is left in the mode it came in."""
+        images, wrong, loss, mode = 0, 0, 0.0, model.training
+        model.eval()
+        with torch.no_grad():
+            for x, labels in self.feed.test_batches(split, workers.share(self.feed.counts[split])):
+                out = model(x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x).float()
+                images += len(labels)
+                wrong += int((out.argmax(1) != labels).sum())
+                loss += float(functional.cross_entropy(out, labels, reduction="sum"))
+        model.train(mode)
+        mean = loss / max(images, 1)
+        total, errors, loss = workers.total(images, wrong, mean * images)
+        return Score(round(total), round(errors), loss / max(total, 1)).to_dict()
 
     def logged(self, score: Mapping[str, Any]) -> dict[str, float]:
         return {name: score[name] for name in ("loss", "error")}

@@ -12,7 +12,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from resnets.engine.device import choose
 from resnets.errors import UserError
 
 Value = TypeVar("Value")
@@ -27,7 +26,7 @@ class Workers:
 
     @property
     def is_main(self) -> bool:
-        """Whether this process writes files and speaks."""
+        """Whether this process writes files and messages."""
         return self.rank == 0
 
     def share(self, count: int) -> slice:
@@ -88,28 +87,26 @@ class Workers:
         return found
 
     def ranks(self, processes: int) -> range:
-        """Of a run that so many processes began, the ranks whose shares of a batch this process takes."""
+        """The ranks, among the `processes` that began a run, whose shares of a batch this process takes."""
         return range(*self.share(processes).indices(processes))
 
 
-def start(device: str) -> tuple[Workers, torch.device]:
-    """Join the other processes where torchrun started several, and choose this one's device."""
+def start(device: torch.device) -> tuple[Workers, torch.device]:
+    """Join the other processes where torchrun started several; each GPU belongs to one of them."""
     world = int(os.environ.get("WORLD_SIZE", "1"))
     local = int(os.environ.get("LOCAL_RANK", "0"))
-    chosen = choose(device)
-    if chosen.type == "cuda" and chosen.index is None:
-        chosen = torch.device("cuda", local)
-    if chosen.type == "cuda":
-        torch.cuda.set_device(chosen)
+    if device.type == "cuda":
+        device = torch.device("cuda", local) if device.index is None else device
+        torch.cuda.set_device(device)
     if world == 1:
-        return Workers(), chosen
+        return Workers(), device
     if not dist.is_initialized():
-        dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo", **_meeting(world))
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo", **_join_store(world))
         atexit.register(_stop)  # not after each run: the processes cannot meet a second time
-    return Workers(dist.get_rank(), dist.get_world_size()), chosen
+    return Workers(dist.get_rank(), dist.get_world_size()), device
 
 
-def _meeting(world: int) -> dict[str, Any]:
+def _join_store(world: int) -> dict[str, Any]:
     """Arguments of `init_process_group` that keep restarts apart, if torchrun shares its store with us.
 
     torchrun keeps one store for all its restarts, and the addresses of dead processes stay in it; the number of the

@@ -1,4 +1,4 @@
-"""The weights that a training begins with, with a new classifier where the classes are others."""
+"""The weights that a training begins with; other classes get a new classifier."""
 
 from __future__ import annotations
 
@@ -7,23 +7,30 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
+from torch import nn
+
+from resnets.data.datasets import Datasets
 from resnets.data.folder import Folder
 from resnets.data.images import Images
 from resnets.errors import UserError
-from resnets.nn import ResNet, build
+from resnets.nn import build
+from resnets.runs import ModuleKey
 from resnets.spec import Spec
 from resnets.weights.compare import find_differing_fields, format_fields
 from resnets.weights.models import find, hash_file, open_model
 
 
 class InitialState(NamedTuple):
-    net: ResNet
-    data: Images | Folder  # normalised as the weights were trained
-    digest: str  # of the file
-    sentence: str  # for people
+    """What a training begins with."""
+
+    network: Spec | ModuleKey
+    data: Images | Folder | Datasets  # normalised as the weights were trained
+    net: nn.Module | None = None  # None: a new one
+    digest: str = ""  # the hash of its weights
+    sentence: str = ""  # for the user
 
 
-# What differs between libraries in networks of the same name.
+# Fields in which networks of the same name differ between libraries.
 _OPEN = ("resize", "stride_on", "stem_activation", "share_activation", "bn_eps", "bn_momentum")
 
 
@@ -32,7 +39,7 @@ def begin_at(
 ) -> InitialState:
     """The network of `spec` with the weights of a file, of a finished run or of a pretrained name.
 
-    Where the name of a network leaves something open, and the user has not decided it, it is as the weights mean it.
+    The weights decide what the name of a network leaves open, unless the user has `decided` it.
     """
     source, file = open_model(weights), find(weights)
     assert isinstance(file, Path)  # open_model refuses the names of networks
@@ -52,4 +59,4 @@ def begin_at(
         data = dataclasses.replace(data, mean=known.mean, std=known.std)
     classifier = "and its classifier" if same else f"with a new classifier for {spec.num_classes} classes"
     file = file / "final.safetensors" if (file / "final.safetensors").exists() else file
-    return InitialState(net, data, hash_file(file), f"begins at {file} {classifier}.")
+    return InitialState(spec, data, net, hash_file(file), f"begins at {file} {classifier}.")

@@ -19,13 +19,13 @@ from resnets.data.folder import Folder
 from resnets.data.images import Images
 from resnets.errors import UserError
 from resnets.nn import ResNet
-from resnets.nn.structure import net_changes
+from resnets.nn.structure import find_change
 from resnets.options import fields_of
 from resnets.recipe import NEED_WEIGHTS, Recipe, default_recipe, recipe_of, resolve_augment, resolve_length
 from resnets.runs import ModuleKey
 from resnets.spec import Spec
 from resnets.training.classification import Classification
-from resnets.training.init_weights import begin_at
+from resnets.training.init_weights import InitialState, begin_at
 from resnets.training.optimizers import resolve_optimizer
 from resnets.training.options import TrainOptions
 from resnets.training.task import Task
@@ -78,16 +78,17 @@ def resolve_job(
             f"{images.name} has no folder val to test on: hold out training images by --validation N, or leave testing "
             "out by --no-test."
         )
-    reading = {"bad_images": options.bad_images, "workers": options.decoders, "warn": warn}
-    begins, module = "", None
     if isinstance(model, nn.Module):
-        task, module = _resolve_module(model, images, options, network, reading)
+        start = _resolve_module(model, images, options, network)
     else:
-        task, begins = _resolve_network(model, images, options, network, reading)
+        start = _resolve_network(model, images, options, network)
+    reading = {"bad_images": options.bad_images, "workers": options.decoders, "warn": warn}
+    task = Classification(start.network, start.data, net=start.net, weights=start.digest, reading=reading)
     small = not isinstance(images, Folder) or getattr(task.network, "stem", "cifar") == "cifar"
     chosen = resolve_length(resolve_augment(chosen, small), task.count_examples(chosen))
     options = options if data is None else dataclasses.replace(options, data=task.data)
-    return Job(task, chosen, options, why, begins, _folder_of(images), module)
+    module = start.net if isinstance(model, nn.Module) else None
+    return Job(task, chosen, options, why, start.sentence, _folder_of(images), module)
 
 
 def _folder_of(images: Images | Folder | Datasets) -> Path | None:
@@ -131,13 +132,9 @@ def choose_recipe(data: Any, options: TrainOptions) -> tuple[str, str]:
 
 
 def _resolve_network(
-    model: str | Spec,
-    images: Images | Folder | Datasets,
-    options: TrainOptions,
-    network: Mapping[str, Any],
-    reading: Mapping[str, Any],
-) -> tuple[Classification, str]:
-    """A named network: as many classes and channels as the images have, unless it was said."""
+    model: str | Spec, images: Images | Folder | Datasets, options: TrainOptions, network: Mapping[str, Any]
+) -> InitialState:
+    """A named network has as many classes and channels as the images, unless `network` says otherwise."""
     if isinstance(model, Spec):
         if network:
             raise UserError("a network given as a Spec takes no changes by `network`; change the spec.")
@@ -145,30 +142,23 @@ def _resolve_network(
     else:
         spec = spec_of(model, **{"num_classes": images.num_classes, "in_channels": images.channels, **network})
     if options.weights is None:
-        return Classification(spec, images, reading=reading), ""
+        return InitialState(spec, images)
     if isinstance(images, Datasets):
         raise UserError("--weights is for images of ours; load the weights into a module and train that.")
     decided = fields_of(NetworkOptions) if isinstance(model, Spec) else network
-    start = begin_at(options.weights, spec, images, options.seed, decided)
-    task = Classification(start.net.spec, start.data, net=start.net, weights=start.digest, reading=reading)
-    return task, start.sentence
+    return begin_at(options.weights, spec, images, options.seed, decided)
 
 
 def _resolve_module(
-    model: nn.Module,
-    images: Images | Folder | Datasets,
-    options: TrainOptions,
-    network: Mapping[str, Any],
-    reading: Mapping[str, Any],
-) -> tuple[Classification, nn.Module]:
+    model: nn.Module, images: Images | Folder | Datasets, options: TrainOptions, network: Mapping[str, Any]
+) -> InitialState:
     """A copy of the user's module is trained, so that the same call again finds the same run."""
     if network or options.weights is not None:
         raise UserError("a module is trained as it is: leave out weights and fields of the network.")
     net = copy.deepcopy(model.original if isinstance(model, ResNet) else model)
-    if isinstance(net, ResNet) and not any(net_changes(net, ignore=("momentum",))):
-        return Classification(net.spec, images, net=net, weights=hash_module(net), reading=reading), net
-    key = ModuleKey(type(model).__name__, hash_module(net))
-    return Classification(key, images, net=net, reading=reading), net
+    if isinstance(net, ResNet) and find_change(net) is None:
+        return InitialState(net.spec, images, net, hash_module(net))
+    return InitialState(ModuleKey(type(model).__name__, hash_module(net)), images, net)
 
 
 def hash_module(net: nn.Module) -> str:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from resnets.data.counter_rng import draws
+from resnets.counter_rng import draws
 from resnets.engine import prepare
 from resnets.errors import UserError
 from resnets.nn import ResNet
@@ -31,13 +31,13 @@ _DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 class Part(NamedTuple):
     """Examples of a batch that pass through the network together: BN sees them as one group."""
 
-    rank: int  # of the process, among those that the run began with, whose share they are in
+    rank: int  # of the process that has them in its share, among the processes that began the run
     number: int  # within that share
     size: int
 
 
 def parts_of(recipe: Recipe, processes: int, ranks: Iterable[int]) -> Iterator[Part]:
-    """The parts of a batch that belong to some ranks of so many processes, in order."""
+    """The parts of a batch that belong to `ranks` among `processes`, in order."""
     for rank in ranks:
         share = Workers(rank, processes).share(recipe.batch)
         left = share.stop - share.start
@@ -60,7 +60,7 @@ class Trainer:
         memory: str = "fast",
         processes: int | None = None,
     ) -> None:
-        """`processes` is how many the run began with, if not as many as now.
+        """`processes` began the run, by default as many as train it now.
 
         Fewer processes take the shares of several, one after the other, so that BN sees the same images together and
         the dropout masks are the same.
@@ -232,7 +232,7 @@ def _is_optimizers(name: str) -> bool:
 
 
 class NotFiniteError(Exception):
-    """The loss of a step, or what the step left, is not a finite number."""
+    """The loss of a step, or a weight or statistic after it, is not a finite number."""
 
     def __init__(self, what: str, step: int, lr: float) -> None:
         super().__init__(f"{what} is not finite in step {step} (learning rate {lr:g})")

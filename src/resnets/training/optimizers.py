@@ -88,12 +88,12 @@ def optimizer_state(optimizer: torch.optim.Optimizer, net: nn.Module) -> dict[st
         for entry, value in optimizer.state.get(parameter, {}).items():
             if value is not None:
                 key = f"momentum.{name}" if entry == "momentum_buffer" else f"optimizer.{name}.{entry}"
-                found[key] = value if isinstance(value, Tensor) else _boxed(value)
+                found[key] = value if isinstance(value, Tensor) else _to_tensor(value)
     return found
 
 
-def _boxed(value: Any) -> Tensor:
-    """A number that is no tensor: as a vector of one, which no optimizer has, so that it becomes a number again."""
+def _to_tensor(value: Any) -> Tensor:
+    """A number as a vector of one element; no optimizer has such vectors, so that `load` makes it a number again."""
     return torch.tensor([value], dtype=torch.int64 if isinstance(value, int) else torch.float64)
 
 

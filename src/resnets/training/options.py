@@ -5,12 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from resnets.engine import ENGINES, MODES
-from resnets.options import DATA, DEVICE, Options, option, parse_seed
+from resnets.options import DATA, DEVICE, Options, list_meanings, option, parse_seed
 from resnets.recipe import RECIPES
-
-
-def _list(meanings: dict[str, str]) -> str:
-    return ", ".join(f"{name} ({meaning})" for name, meaning in meanings.items())
 
 
 @dataclass(frozen=True)
@@ -34,8 +30,10 @@ class TrainOptions(Options):
     curve: bool = option(False, "test after every epoch, for the curve only")
     test: bool = option(True, "test at the end")
     device: str = option("auto", DEVICE, show=False)
-    engine: str = option("auto", _list(ENGINES), show=False)
-    memory: str = option("auto", f"{_list(MODES)}; auto: the first of these that fits", metavar="MODE", show=False)
+    engine: str = option("auto", list_meanings(ENGINES), show=False)
+    memory: str = option(
+        "auto", f"{list_meanings(MODES)}; auto: the first of these that fits", metavar="MODE", show=False
+    )
     checkpoint_every: float = option(60.0, "seconds between checkpoints", least=0, metavar="SECONDS")
     log_every: int = option(50, "steps between lines of metrics", least=1, metavar="N")
     signal_every: int = option(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 from resnets.text import clock, print_lines, say
 from resnets.training.callbacks import Callback
@@ -25,65 +25,6 @@ def mute(sentence: str) -> None:
 
 def warn(sentence: str) -> None:
     say(f"warning: {sentence}")
-
-
-class Bar:
-    """A bar on a terminal."""
-
-    def __init__(self, total: int, done: int) -> None:
-        from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeElapsedColumn,
-            TimeRemainingColumn,
-        )
-
-        self.bar = Progress(
-            BarColumn(bar_width=20),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("ETA"),
-            TimeRemainingColumn(),
-            TextColumn("{task.description}", markup=False),
-            console=Console(stderr=True),
-        )
-        self.task = self.bar.add_task("starting", total=total, completed=done)
-        self.bar.start()
-
-    def advance(self, step: int) -> None:
-        self.bar.update(self.task, completed=step)
-
-    def show(self, line: Mapping[str, Any], scores: Mapping[str, str]) -> None:
-        self.bar.update(self.task, description=describe(line, scores))
-
-    def close(self) -> None:
-        self.bar.stop()
-
-
-class Lines:
-    """A line now and then, and after the last step."""
-
-    def __init__(self, total: int, done: int, out: TextIO) -> None:
-        self.total, self.done, self.out = total, done, out
-        self.began = self.printed = time.monotonic()
-
-    def advance(self, step: int) -> None:
-        pass
-
-    def show(self, line: Mapping[str, Any], scores: Mapping[str, str]) -> None:
-        now = time.monotonic()
-        if now - self.printed < EVERY and line["step"] < self.total:
-            return
-        self.printed = now
-        left = (now - self.began) / max(line["step"] - self.done, 1) * (self.total - line["step"])
-        text = f"step {line['step']}/{self.total}  {describe(line, scores)}  ETA {clock(left)}"
-        print_lines(text, file=self.out, flush=True)
-
-    def close(self) -> None:
-        pass
 
 
 _SHOWN_APART = ("kind", "step", "epoch", "lr", "images_per_second", "memory")
@@ -112,27 +53,29 @@ class Progress(Callback):
     """Print the plan, the estimated time after some steps, and how training goes. To stderr: stdout is for results."""
 
     def __init__(self) -> None:
-        self.display: Bar | Lines | None = None
+        self.bar: Any = None  # on a terminal; else a line now and then, and after the last step
         self.scores: dict[str, str] = {}
         self.first: float | None = None  # when the first step was done; it takes longer than the others
         self.estimated = False
 
     def on_start(self, training: Session, plan: Plan) -> None:
-        say(str(plan))
-        for notice in plan.notices:
-            say(notice)
-        self.began = time.monotonic()
+        for sentence in (str(plan), *plan.notices):
+            say(sentence)
         self.show(plan.steps, plan.done)
 
     def show(self, total: int, done: int) -> None:
-        self.total, self.done = total, done
-        self.display = Bar(total, done) if sys.stderr.isatty() else Lines(total, done, sys.stderr)
+        self.total, self.done, self.began = total, done, time.monotonic()
+        self.printed = self.began
+        if sys.stderr.isatty():
+            self.bar = make_bar()
+            self.task = self.bar.add_task("starting", total=total, completed=done)
+            self.bar.start()
 
     def on_step(self, training: Session) -> None:
-        if not self.estimated and isinstance(self.display, Lines):  # a bar has its own estimate
+        if self.bar is not None:  # which has its own estimate
+            self.bar.update(self.task, completed=training.step)
+        elif not self.estimated:
             self._estimate(training.step)
-        if self.display is not None:
-            self.display.advance(training.step)
 
     def _estimate(self, step: int) -> None:
         """Print the time left once, by the real steps that were done so far."""
@@ -147,12 +90,34 @@ class Progress(Callback):
             say(f"about {clock(left)} for the {self.total - step:,} steps left, at the speed of the first {timed + 1}.")
 
     def on_log(self, training: Session, line: Mapping[str, Any]) -> None:
-        if line["kind"] == "train" and self.display is not None:
-            self.display.show(line, self.scores)
+        if line["kind"] != "train":
+            return
+        text, step, now = describe(line, self.scores), line["step"], time.monotonic()
+        if self.bar is not None:
+            self.bar.update(self.task, description=text)
+        elif now - self.printed >= EVERY or step == self.total:
+            self.printed = now
+            left = (now - self.began) / max(step - self.done, 1) * (self.total - step)
+            print_lines(f"step {step}/{self.total}  {text}  ETA {clock(left)}", file=sys.stderr, flush=True)
 
     def on_test(self, training: Session, split: str, score: Mapping[str, Any]) -> None:
         self.scores[split] = describe_score(training.trainer.task.logged(score))
 
     def close(self) -> None:
-        if self.display is not None:
-            self.display.close()
+        if self.bar is not None:
+            self.bar.stop()
+
+
+def make_bar() -> Any:
+    from rich import progress
+    from rich.console import Console
+
+    return progress.Progress(
+        progress.BarColumn(bar_width=20),
+        progress.MofNCompleteColumn(),
+        progress.TimeElapsedColumn(),
+        progress.TextColumn("ETA"),
+        progress.TimeRemainingColumn(),
+        progress.TextColumn("{task.description}", markup=False),
+        console=Console(stderr=True),
+    )

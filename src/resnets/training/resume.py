@@ -16,7 +16,7 @@ from resnets.spec import Spec
 
 
 def is_finished(run: Run, key: RunKey, statistics: str, world: int, tell: Callable[[str], None]) -> bool:
-    """Whether the run that is asked for has its result, which `tell` says; a folder with another run is refused."""
+    """Whether the run has its result, which `tell` then reports; a folder with another run is refused."""
     if not run.exists and run.result is None:
         return False
     run.require_identity(key)
@@ -32,7 +32,7 @@ def _require_statistics(run: Run, key: RunKey, statistics: str) -> None:
     if run.result is None and _saw_held_out(run, key):
         raise UserError(
             f"the mean image of {run.path} was taken over held-out images too, as older versions did, and must not "
-            "change within a run: choose another --out to train anew, or finish it with the version that began it."
+            "change within a run: choose another --out to start a new run, or finish it with the version that began it."
         )
     if run.config.get("statistics", statistics) != statistics:
         raise UserError(
@@ -61,7 +61,7 @@ def _saw_held_out(run: Run, key: RunKey) -> bool:
 
 
 def resolve_processes(run: Run, config: dict[str, Any], world: int, spec: Spec | ModuleKey, recipe: Recipe) -> int:
-    """Into how many shares a batch is cut so that the run computes what it began with; refuses where that cannot be.
+    """The number of shares of a batch with which the run computes what it began with, or a refusal.
 
     BN sees the images of a share together, or of each micro-batch of it. Fewer processes can take on the shares of
     more; a share cannot be divided. BN over all devices sees whole batches, however many there are.
@@ -76,7 +76,7 @@ def resolve_processes(run: Run, config: dict[str, Any], world: int, spec: Spec |
         at_most = "exactly" if recipe.sync_bn else "at most"
         raise UserError(
             f"{run.path} began with {count(began, 'process')} and cannot go on with {world}, as BN would see other "
-            f"images together: start {at_most} {began}, or choose another --out to train anew."
+            f"images together: start {at_most} {began}, or choose another --out to start a new run."
         )
     return began
 
@@ -107,14 +107,14 @@ def describe_engine(
 
 
 def find_changes(config: dict[str, Any], now: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """What computes a run in another way than before, each with the old and the new value."""
-    before, after = _recorded(config), _recorded(now)
+    """The settings that compute a run in another way than before, each with the old and the new value."""
+    before, after = _read_engine(config), _read_engine(now)
     shared = [key for key in after if before.get(key) is not None]
     return {key: (before[key], after[key]) for key in shared if before[key] != after[key]}
 
 
-def _recorded(config: dict[str, Any]) -> dict[str, Any]:
-    """What a config says of how the run is computed: as it began, and what changed when it was resumed."""
+def _read_engine(config: dict[str, Any]) -> dict[str, Any]:
+    """How a config says that the run is computed: as it began, with the changes of each resumption."""
     found = {**config.get("engine", {})}
     found |= {"torch": config.get("versions", {}).get("torch"), "cpu": config.get("machine", {}).get("cpu")}
     for changed in config.get("resumed", []):

@@ -61,5 +61,5 @@ class Schedule:
 
     def size(self, step: int) -> int | None:
         """The side that images are scaled to, or None to leave them as they are."""
-        begun = [side for side, start in self.recipe.size_steps if step >= start * self.total]
-        return begun[-1] if begun else None
+        sides = [side for side, start in self.recipe.size_steps if step >= start * self.total]
+        return sides[-1] if sides else None

@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import inspect
 import json
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -17,9 +18,8 @@ import torch
 from torch import nn
 
 from resnets.atomic import write_atomically
-from resnets.engine import memory_mode as mode
-from resnets.engine import require_mode
-from resnets.engine.allocator import keep_freed_memory
+from resnets.engine.device import start_engine
+from resnets.engine.memory_estimate import choose_mode
 from resnets.errors import DivergedError, UserError, describe_out_of_memory, is_out_of_memory, shown
 from resnets.options import describe_options, split_keywords
 from resnets.recipe import Recipe
@@ -94,11 +94,10 @@ def train(
         keywords["recipe"], recipe = recipe, None
     given, changes, fields = split_keywords(keywords, TrainOptions, Recipe, NetworkOptions)
     chosen = TrainOptions(**given) if options is None else dataclasses.replace(options, **given)
-    require_mode(chosen.engine, chosen.memory)
     for callback in callbacks:
         if not isinstance(callback, Callback):
             raise UserError(f"a callback must be an instance of a subclass of Callback, not {shown(callback)}.")
-    workers, device = distributed.start(chosen.device)
+    workers, device = distributed.start(start_engine(chosen.device, chosen.engine, chosen.memory))
     complain = warn if workers.is_main else mute
     try:
         job = resolve_job(
@@ -132,8 +131,6 @@ def train_job(job: Job, workers: Workers, device: torch.device, callbacks: tuple
     if workers.compute_on_main(is_finished):
         return run
     schedule = Schedule(job.recipe, task.count_examples(job.recipe))
-    if options.engine != "plain":
-        keep_freed_memory()
     with ExitStack() as held:
         workers.compute_on_main(lambda: held.enter_context(run.lock()) is None)
         if workers.compute_on_main(is_finished):  # another process has done it in the meantime
@@ -158,11 +155,17 @@ def _build_trainer(
     world = workers.world
     processes = resume.resolve_processes(run, began, world, spec, recipe) if began else world
     memory = options.memory
-    side = job.task.image_side(recipe)
+    side = max([side for side, _ in recipe.size_steps], default=job.task.image_side(recipe))
     if memory == "auto" and options.engine == "auto" and isinstance(spec, Spec) and side:
-        first = began.get("engine", {}).get("memory")
-        complain = warn if workers.is_main else mute
-        memory = mode.choose_mode(spec, recipe, side, device, world, first=first, processes=processes, warn=complain)
+        memory = choose_mode(
+            spec,
+            recipe.micro_batch or -(-recipe.batch // processes),
+            side,
+            device,
+            first=began.get("engine", {}).get("memory"),
+            processes=int(os.environ.get("LOCAL_WORLD_SIZE", world)),
+            warn=warn if workers.is_main else mute,
+        )
     how = {"engine": options.engine, "memory": workers.broadcast("fast" if memory == "auto" else memory)}
     trainer = Trainer(job.task, recipe, options.seed, device=device, workers=workers, processes=processes, **how)
     return trainer, resume.describe_engine(trainer.prepared, **how, device=device, processes=world)
@@ -248,7 +251,9 @@ class Session:
     # --- train --------------------------------------------------------------------------------
 
     def plan(self) -> Plan:
-        recipe, notices = self.job.recipe, (*mode.fallbacks(self.trainer.prepared), *self.trainer.schedule.notices())
+        recipe, choices = self.job.recipe, getattr(self.trainer.prepared, "choices", ())
+        plain = sorted({f"some units run plain: {choice.reason}." for choice in choices if choice.runner == "plain"})
+        notices = (*plain, *self.trainer.schedule.notices())
         examples, network = self.trainer.schedule.images, self.key.network.name
         names = self.run.path, network, self.key.data, examples, recipe.name, self.job.why
         return Plan(*names, recipe.batch, self.total, self.step, notices)
@@ -263,7 +268,7 @@ class Session:
             good = checkpoint.list_checkpoints(self.run.checkpoints)
             advice = (
                 f"the last good checkpoint is {good[0] if good else 'missing'}; "
-                "lower the learning rate, or lengthen the warm-up, and train anew."
+                "lower the learning rate, or lengthen the warm-up, and start a new run."
             )
             raise DivergedError(self.run.path, str(error), advice) from None
         finally:

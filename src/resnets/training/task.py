@@ -26,7 +26,7 @@ from resnets.weights.files import write
 
 @dataclass(frozen=True)
 class Setup:
-    """Where and how a task is trained, as `Task.open` is told."""
+    """Where and how a task is trained: the argument of `Task.open`."""
 
     recipe: Recipe
     seed: int

@@ -27,7 +27,7 @@ from resnets.engine.onnx import export as onnx_model
 from resnets.engine.onnx import need
 from resnets.errors import UserError
 from resnets.nn import ResNet, shortcuts
-from resnets.nn.structure import frame_changes
+from resnets.nn.structure import find_part_changes
 from resnets.options import takes
 from resnets.version import __version__
 from resnets.weights.models import Model, open_model
@@ -136,7 +136,7 @@ class Traced(nn.Module):
 
     def __init__(self, net: ResNet | Frozen) -> None:
         super().__init__()
-        if isinstance(net, ResNet) and (change := next(frame_changes(net.original), None)):
+        if isinstance(net, ResNet) and (change := find_part_changes(net.original).frame):
             raise UserError(f"{net.spec.name} was changed ({change}), and is not exported; torch.export can trace it.")
         self.body = copy.deepcopy(nn.Sequential(net.stem, net.units, net.last))
         self.classifier = net.classifier

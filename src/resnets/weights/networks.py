@@ -16,7 +16,7 @@ from torch import Tensor
 from resnets.errors import UserError, one_of
 from resnets.nn import ResNet, build
 from resnets.nn.network import renew_shortcuts
-from resnets.nn.structure import net_changes
+from resnets.nn.structure import find_change
 from resnets.spec import Spec
 from resnets.version import __version__
 from resnets.weights import files
@@ -137,17 +137,16 @@ def _export_state(net: ResNet, layout: Layout) -> dict[str, Tensor]:
     state = net.state_dict()
     if any(tensor.is_meta for tensor in state.values()):
         raise UserError("a net on the meta device has no weights to write.")
-    said = {name: tensor.shape for name, tensor in build(net.spec, device="meta").state_dict().items()}
-    held = {name: tensor.shape for name, tensor in state.items()}
-    if wrong := [name for name in {**said, **held} if said.get(name) != held.get(name)]:
+    if change := find_change(net):
+        what = f"the net is no longer the {net.spec.name} that net.spec describes"
+        if change.tensors:
+            raise UserError(
+                f"{what}, which differs in {some(change.tensors)}: set net.spec to what it has become, so that it can "
+                "be read back."
+            )
         raise UserError(
-            f"the net is no longer the {net.spec.name} that net.spec describes, which differs in {some(wrong)}: "
-            "set net.spec to what it has become, so that it can be read back."
-        )
-    if change := next(net_changes(net, ignore=("momentum",)), None):
-        raise UserError(
-            f"the net is no longer the {net.spec.name} that net.spec describes ({change}), so its weights would be "
-            "read back as another function; write net.state_dict() to a file of your own instead."
+            f"{what} ({change.sentence}), so its weights would be read back as another function; write "
+            "net.state_dict() to a file of your own instead."
         )
     names = layout.names(net.spec, state)
     return {

@@ -78,18 +78,18 @@ class _Run(torch.autograd.Function):
         norms: list[Normalized | None] = []
         for i, step in enumerate(steps):
             maps.append(y)
-            norms.append(None if step.bn is None else _normalized(kernels, step.bn, y, sums))
+            norms.append(None if step.bn is None else _normalize(kernels, step.bn, y, sums))
             behind = steps[i + 1].bn if i + 1 < len(steps) else branch.tail
             last = i + 1 == len(steps) and branch.tail is None
             sink = Sink(ADD, add=h, sums=True) if last and h is not None else Sink(sums=behind is not None)
-            y, sums = _convolve(kernels, step, _activated(step, y, norms[-1]), sink)
+            y, sums = _convolve(kernels, step, _activate(step, y, norms[-1]), sink)
         if branch.tail is not None:
             assert h is not None
             maps.append(y)
-            norm = _normalized(kernels, branch.tail, y, sums)
+            norm = _normalize(kernels, branch.tail, y, sums)
             norms.append(norm)
             way, end = (ACT, ADD) if branch.relu_first else (AFFINE, ADD_RELU)
-            y, sums = kernels.passed(Source(way, y, a=norm.a, d=norm.d), Sink(end, add=h))
+            y, sums = kernels.transform(Source(way, y, a=norm.a, d=norm.d), Sink(end, add=h))
         ctx.branch, ctx.same, ctx.maps = branch, same, len(maps)
         ended = [y] if branch.tail is not None and not branch.relu_first else []
         statistics = [tensor for norm in norms if norm is not None for tensor in norm]
@@ -115,13 +115,13 @@ class _Run(torch.autograd.Function):
             mask = Sink(MASK, m=c, a=norm.a, d=norm.d, q=c, c=norm.c, sums=True)
             if not branch.relu_first:  # ReLU stands behind the addition
                 mask = Sink(MASK, m=next(rest), q=c, c=norm.c, sums=True)
-            g, sums = kernels.passed(gradient, mask)
+            g, sums = kernels.transform(gradient, mask)
             whole = whole if branch.relu_first else g
             gradient, of_norms = _norm_back(kernels, branch.tail, norm, (g, sums), c)
         of_weights: list[Tensor] = []
         while maps:
             step, x, norm, weight = steps[len(maps) - 1], maps.pop(), norms.pop(), weights.pop()
-            g, sums, of_weight = _convolve_back(kernels, step, _activated(step, x, norm), gradient, weight)
+            g, sums, of_weight = _convolve_back(kernels, step, _activate(step, x, norm), gradient, weight)
             of_weights.insert(0, of_weight)
             gradient = Source(RAW, g)
             if step.bn is not None and norm is not None:
@@ -130,15 +130,15 @@ class _Run(torch.autograd.Function):
         adds = ctx.same and branch.adds
         of_x = gradient.x
         if gradient.way == LINEAR or adds:
-            of_x, _ = kernels.passed(gradient, Sink(ADD, add=whole) if adds else Sink(), over=True)
+            of_x, _ = kernels.transform(gradient, Sink(ADD, add=whole) if adds else Sink(), over=True)
         return None, None, of_x, None if ctx.same or not branch.adds else whole, *of_weights, *of_norms
 
 
-def _normalized(kernels: Kernels, bn: nn.BatchNorm2d, x: Tensor, sums: Tensor | None) -> Normalized:
+def _normalize(kernels: Kernels, bn: nn.BatchNorm2d, x: Tensor, sums: Tensor | None) -> Normalized:
     if sums is None:
-        _, sums = kernels.passed(Source(RAW, x), Sink(sums=True), keep=False)
+        _, sums = kernels.transform(Source(RAW, x), Sink(sums=True), keep=False)
     assert sums is not None
-    return kernels.normalized(bn, sums, x.numel() // x.shape[1])
+    return kernels.norm_forward(bn, sums, x.numel() // x.shape[1])
 
 
 def _norm_back(
@@ -151,7 +151,7 @@ def _norm_back(
     return Source(LINEAR, g, x, a, b, norm.c, d), [gamma, beta]
 
 
-def _activated(step: Step, x: Tensor, norm: Normalized | None) -> Source:
+def _activate(step: Step, x: Tensor, norm: Normalized | None) -> Source:
     """x as the convolution of a step reads it."""
     if norm is None:
         return Source(RELU if step.relu else RAW, x)
@@ -164,8 +164,8 @@ def _convolve(kernels: Kernels, step: Step, source: Source, sink: Sink) -> tuple
     y = torch.conv2d(_whole(kernels, source), step.conv.weight, None, step.conv.stride, step.conv.padding)
     y = y.contiguous(memory_format=_LAST)
     if sink.end == PLAIN:
-        return y, kernels.passed(Source(RAW, y), sink, keep=False)[1] if sink.sums else None
-    return kernels.passed(Source(RAW, y), sink)
+        return y, kernels.transform(Source(RAW, y), sink, keep=False)[1] if sink.sums else None
+    return kernels.transform(Source(RAW, y), sink)
 
 
 def _convolve_back(
@@ -178,16 +178,16 @@ def _convolve_back(
         mask = Sink(MASK, m=source.x, a=source.a, d=source.d, q=source.x if bn else None, c=source.c, sums=bn)
     if step.native:
         of_weight = kernels.conv_filters(source, gradient, weight)
-        return *kernels.conv_input(gradient, weight, mask), of_weight
+        return *kernels.conv(gradient, weight, mask, backward=True), of_weight
     conv = step.conv
     g, of_weight, _ = torch.ops.aten.convolution_backward(
         _whole(kernels, gradient), _whole(kernels, source), weight, None, conv.stride, conv.padding, (1, 1), False,
         (0, 0), 1, (True, True, False),
     )  # fmt: skip
     g = g.contiguous(memory_format=_LAST)
-    return *(kernels.passed(Source(RAW, g), mask) if mask.end == MASK else (g, None)), of_weight
+    return *(kernels.transform(Source(RAW, g), mask) if mask.end == MASK else (g, None)), of_weight
 
 
 def _whole(kernels: Kernels, source: Source) -> Tensor:
     """A source as a map in memory."""
-    return source.x if source.way == RAW else kernels.passed(source, Sink())[0]
+    return source.x if source.way == RAW else kernels.transform(source, Sink())[0]

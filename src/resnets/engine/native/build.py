@@ -35,7 +35,7 @@ class Loaded(NamedTuple):
 
 @lru_cache(1)
 def load() -> Loaded:
-    """The kernels of this process, compiled if need be. What went wrong is told once."""
+    """The kernels of this process, compiled on first use. A failure is reported once."""
     source = Path(__file__).with_name("kernels.cpp")
     try:
         return Loaded(*Library(source, "kernels", _WAYS, _open, salt=torch.__version__).load())
@@ -49,7 +49,7 @@ def _open(path: Path) -> Kernels:
     """A library that loads and computes what it should."""
     try:
         kernels = Kernels(ctypes.CDLL(str(path)))
-        right = _right(kernels)
+        right = _compute_correctly(kernels)
     except (OSError, AttributeError):
         raise NotBuiltError("the compiled kernels do not load") from None
     if not right:
@@ -57,7 +57,7 @@ def _open(path: Path) -> Kernels:
     return kernels
 
 
-def _right(kernels: Kernels) -> bool:
+def _compute_correctly(kernels: Kernels) -> bool:
     """One small convolution of each kind against PyTorch's."""
     generator = torch.Generator().manual_seed(0)
 

@@ -101,35 +101,10 @@ class Kernels:
 
     # --- maps -----------------------------------------------------------------------------------
 
-    def conv(self, source: Source, weight: Tensor, sink: Sink) -> tuple[Tensor, Tensor | None]:
-        """A convolution of stride 1: 3x3 or 1x1."""
-        return self._conv(source, weight, sink, backward=False)
-
-    def conv_input(self, source: Source, weight: Tensor, sink: Sink) -> tuple[Tensor, Tensor | None]:
-        """The gradient of a convolution's input, from that of its output."""
-        return self._conv(source, weight, sink, backward=True)
-
-    def conv_filters(self, source: Source, gradient: Source, weight: Tensor) -> Tensor:
-        """The gradient of a convolution's filters."""
-        out, into, side, _ = weight.shape
-        result = torch.empty_like(weight, memory_format=torch.channels_last)
-        function = getattr(self._library, f"conv{side}x{side}_filters_gradient")
-        shape, left, right = _shape(source.x, into, out), source.raw(), gradient.raw()
-        function(ctypes.byref(shape), ctypes.byref(left), ctypes.byref(right), _pointer(result))
-        return result
-
-    def passed(
-        self, source: Source, sink: Sink, *, keep: bool = True, over: bool = False
+    def conv(
+        self, source: Source, weight: Tensor, sink: Sink, *, backward: bool = False
     ) -> tuple[Tensor, Tensor | None]:
-        """A map from source to sink; without `keep` only its sums are made, with `over` it takes the place of x."""
-        x = source.x
-        y = x if over else empty_map(x.shape) if keep else x.new_empty(0)
-        sums = _sums(x.shape[1]) if sink.sums else None
-        shape, left, right = _shape(x, x.shape[1], x.shape[1]), source.raw(), _sink(sink, y if keep else None, sums)
-        getattr(self._library, "pass")(ctypes.byref(shape), ctypes.byref(left), ctypes.byref(right))
-        return y, sums
-
-    def _conv(self, source: Source, weight: Tensor, sink: Sink, *, backward: bool) -> tuple[Tensor, Tensor | None]:
+        """A 3x3 or 1x1 convolution of stride 1, or `backward` the gradient of its input from that of its output."""
         out, into, side, _ = weight.shape
         weight = weight.contiguous(memory_format=torch.channels_last)
         if backward:
@@ -142,9 +117,29 @@ class Kernels:
         convolve(ctypes.byref(shape), ctypes.byref(left), _pointer(weight), _Number(backward), ctypes.byref(right))
         return y, sums
 
+    def conv_filters(self, source: Source, gradient: Source, weight: Tensor) -> Tensor:
+        """The gradient of a convolution's filters."""
+        out, into, side, _ = weight.shape
+        result = torch.empty_like(weight, memory_format=torch.channels_last)
+        function = getattr(self._library, f"conv{side}x{side}_filters_gradient")
+        shape, left, right = _shape(source.x, into, out), source.raw(), gradient.raw()
+        function(ctypes.byref(shape), ctypes.byref(left), ctypes.byref(right), _pointer(result))
+        return result
+
+    def transform(
+        self, source: Source, sink: Sink, *, keep: bool = True, over: bool = False
+    ) -> tuple[Tensor, Tensor | None]:
+        """A map from source to sink; without `keep` only its sums are made, with `over` it takes the place of x."""
+        x = source.x
+        y = x if over else empty_map(x.shape) if keep else x.new_empty(0)
+        sums = _sums(x.shape[1]) if sink.sums else None
+        shape, left, right = _shape(x, x.shape[1], x.shape[1]), source.raw(), _sink(sink, y if keep else None, sums)
+        getattr(self._library, "pass")(ctypes.byref(shape), ctypes.byref(left), ctypes.byref(right))
+        return y, sums
+
     # --- BN -------------------------------------------------------------------------------------
 
-    def normalized(self, bn: nn.BatchNorm2d, sums: Tensor, pixels: int) -> Normalized:
+    def norm_forward(self, bn: nn.BatchNorm2d, sums: Tensor, pixels: int) -> Normalized:
         """BN of a batch from its sums; the running statistics move along."""
         assert bn.num_batches_tracked is not None
         bn.num_batches_tracked.add_(1)

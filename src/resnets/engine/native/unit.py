@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from resnets.engine.inplace_unit import split_layers
 from resnets.engine.native.branch import Branch, Step
 from resnets.engine.native.kernels import Kernels
 from resnets.nn import Unit
@@ -20,8 +21,7 @@ class NativeUnit:
 
     def __init__(self, unit: Unit, kernels: Kernels) -> None:
         self.unit = unit
-        *acts, tail = unit.acts
-        self.convs = unit.convs
+        self.convs, (*acts, tail) = split_layers(unit)
         steps = list(map(_step, self.convs, acts))
         self.norms = [m for m in unit.modules() if isinstance(m, nn.BatchNorm2d)]
         ending = [*dict(tail.named_children()), "+", *dict(unit.after.named_children())]
