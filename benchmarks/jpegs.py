@@ -16,7 +16,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from resnets.data import decode, jpeg
+from resnets.data import jpeg
 from resnets.data.augment import Normalize
 from resnets.data.decode_workers import Views, Wanted
 from resnets.data.folder import IMAGENET_MEAN, IMAGENET_STD, open_folder
@@ -42,10 +42,6 @@ def build(job: Job) -> Callable[[], object]:
             raise ModuleNotFoundError("no libjpeg-turbo with headers, or no compiler", name="libjpeg-turbo")
     else:
         jpeg.load = lambda: None  # type: ignore[assignment]
-    if job.contestant == "only PIL":
-        decode._simplejpeg = lambda: None  # type: ignore[assignment]
-    elif job.contestant == "fast-jpeg" and decode._simplejpeg() is None:
-        raise ModuleNotFoundError("no simplejpeg", name="simplejpeg")
     return _ours(paths)
 
 

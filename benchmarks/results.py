@@ -16,7 +16,7 @@ from resnets import records
 from resnets.atomic import write_atomically
 from resnets.runs import provenance
 
-LIBRARIES = ("timm", "torchvision", "keras", "tensorflow", "jax", "onnxruntime", "openvino", "pillow", "simplejpeg")
+LIBRARIES = ("timm", "torchvision", "keras", "tensorflow", "jax", "onnxruntime", "openvino", "pillow")
 
 
 def begun(module: str) -> dict[str, Any]:

@@ -21,7 +21,7 @@ LABELS = {
     "onnxruntime": "ours, ONNX Runtime",
     "openvino": "ours, OpenVINO",
     "only PIL": "ours, decoding by PIL",
-    "fast-jpeg": "ours, by the extra fast-jpeg",
+    "fast-jpeg": "ours, with simplejpeg (removed since)",
 }
 Table = tuple[list[str], list[list[str]]]  # header, rows
 

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from resnets.data.counter_rng import below, draws
+from resnets.data.counter_rng import alternate, below, draws
 from resnets.data.images import Images, Indices
 from resnets.errors import UserError, one_of
 
@@ -112,9 +112,9 @@ class Augment:
         at = index.cpu().numpy()
         bits = draws("augment", self.seed, epoch, at)
         top, left = np.divmod(below(bits, (2 * pad + 1) ** 2), 2 * pad + 1)  # from the upper half of the bits
+        flipped = bits & np.uint64(self.flip == "random") != 0
         if self.flip == "alternate":
-            bits = draws("phase", self.seed, 0, at) + np.uint64(epoch)
-        flipped = bits & np.uint64(self.flip != "none") != 0
+            flipped = alternate(self.seed, epoch, at)
         return torch.from_numpy(top), torch.from_numpy(left), torch.from_numpy(flipped)
 
 

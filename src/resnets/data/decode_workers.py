@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from resnets.data import jpeg
 from resnets.data.budget import Budget, shared_budget, use_budget
-from resnets.data.decode import BadImageError, Room, read
+from resnets.data.decode import BadImageError, Buffer, read
 from resnets.data.files import Files
 from resnets.data.random_crops import View
 
@@ -57,10 +57,10 @@ class Views(Dataset[Piece]):
     def __getitem__(self, wanted: Wanted) -> Piece:
         numbers, mirrored = self.view.numbers(self.seed, wanted.epoch, np.array(wanted.index))
         pixels = np.empty((len(wanted.paths), self.view.side, self.view.side, 3), np.uint8)
-        faults, room = {}, Room()
+        faults, buffer = {}, Buffer()
         for i, path in enumerate(wanted.paths):
             try:
-                pixels[i] = self.view(read(path), numbers[i], bool(mirrored[i]), room)
+                pixels[i] = self.view(read(path), numbers[i], bool(mirrored[i]), buffer)
             except BadImageError as bad:
                 pixels[i] = 0
                 faults[i] = str(bad)

@@ -13,9 +13,9 @@ from torch import Tensor
 from resnets.data import load
 from resnets.data.augment import Normalize
 from resnets.data.images import SPLIT_SEED, Images
-from resnets.data.test_crops import Crop, MultiScale, TenCrop, Views, parse_crop
+from resnets.data.test_crops import Crop, MultiScale, TenCrop, Views
 from resnets.errors import UserError
-from resnets.metadata import Metadata, Preprocessing
+from resnets.metadata import Metadata, Preprocessing, parse_sides
 from resnets.spec import Spec
 from resnets.view_options import ViewOptions
 
@@ -58,7 +58,7 @@ def transform_of(
 def _choose_views(usual: Preprocessing, options: ViewOptions) -> Views:
     if options.multi_scale:
         return MultiScale(options.multi_scale)
-    crop = parse_crop(options.crop) if options.crop else Crop(usual.crop, usual.resize)
+    crop = Crop(*parse_sides(options.crop)) if options.crop else Crop(usual.crop, usual.resize)
     return TenCrop(crop.side, crop.shorter) if options.ten_crop else crop
 
 

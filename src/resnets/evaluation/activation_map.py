@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from resnets.atomic import write_atomically
 from resnets.data.picture import look_at_file
-from resnets.data.test_crops import LARGEST_VIEW, Crop, require_short, resized
+from resnets.data.test_crops import LARGEST_VIEW, Crop, require_short, resize_shorter
 from resnets.data.test_pictures import Seen
 from resnets.evaluation.ensemble import Member
 from resnets.nn import ResNet
@@ -42,7 +42,7 @@ def scaled_for(picture: Image.Image, crop: Crop) -> Image.Image:
     """The whole picture in the size in which it is drawn; a small one is drawn larger."""
     shorter = crop.shorter * _times(crop)
     require_short(picture, shorter, LARGEST_VIEW)
-    return resized(picture, shorter).convert("RGB")
+    return resize_shorter(picture, shorter).convert("RGB")
 
 
 def _times(crop: Crop) -> int:
