@@ -14,7 +14,7 @@ from PIL import Image, ImageOps
 
 from resnets.data.decode import BadImageError
 from resnets.errors import UserError
-from resnets.metadata import parse_sides, require_sides
+from resnets.metadata import require_sides
 
 PAPER_SCALES = (224, 256, 384, 480, 640)
 LARGEST_VIEW = 1 << 22  # pixels of a whole image that a network sees at once
