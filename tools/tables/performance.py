@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from resnets import records
 from tools.tables import targets as aims
 from tools.tables.ratios import Line, Spread, lines, ratio, reason, values
+from tools.tables.records import EPOCH
 
 GIB, MIB = 2**30, 2**20
 NOT_YET = "Not measured yet: `make bench` measures it, and `make tables` puts it here."
@@ -171,7 +171,7 @@ def _epoch(results: Path) -> str:
     path = results / "bench" / "epoch.json"
     if not path.exists():
         return "Not measured yet: `python -m benchmarks.epoch` measures it."
-    told = records.EPOCH.read(path)
+    told = EPOCH.read(path)
     _, indexed, *along = told["points"]
     rows = [
         [f"{point['images']:,}", *(f"{size / MIB:.0f}" for size in (point["training"], sum(point["decoders"])))]
