@@ -18,7 +18,7 @@ from torch import Tensor
 
 from resnets.data import jpeg
 from resnets.data.augment import Normalize
-from resnets.data.decode_workers import Views, Wanted
+from resnets.data.decode_workers import Request, Views
 from resnets.data.folder import IMAGENET_MEAN, IMAGENET_STD, open_folder
 from resnets.data.random_crops import View
 from resnets.engine.allocator import keep_freed_memory
@@ -52,7 +52,7 @@ def _ours(paths: list[str]) -> Callable[[], Tensor]:
     epochs = iter(range(1 << 30))
 
     def batch() -> Tensor:
-        piece = views[Wanted(next(epochs), list(range(len(paths))), paths)]
+        piece = views[Request(next(epochs), list(range(len(paths))), paths)]
         return normalize(torch.from_numpy(piece.pixels).permute(0, 3, 1, 2))
 
     return batch

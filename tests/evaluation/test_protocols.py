@@ -256,7 +256,7 @@ def test_a_broken_picture_is_named(tree, capsys):
     assert main(["eval", str(tree / "a.safetensors"), "--data", str(tree / "tree")]) == 2
     told = capsys.readouterr().err.splitlines()[-1]
     assert "2.jpg cannot be decoded" in told
-    assert "pass over such images by --bad-images skip" in told
+    assert "skip such images with --bad-images skip" in told
 
 
 def test_broken_pictures_are_passed_over_when_asked_to(tree, net, capsys):
@@ -266,8 +266,8 @@ def test_broken_pictures_are_passed_over_when_asked_to(tree, net, capsys):
     assert main([*command, "--bad-images", "skip", "--json"]) == 0
     told = capsys.readouterr()
     assert [line.partition("/tree/")[2] for line in told.err.splitlines() if "warning" in line] == [
-        "ant/00.jpg cannot be decoded (it is none of JPEG, PNG, BMP, GIF, WEBP, TIFF, PPM); passed over.",
-        "eel/2.jpg is empty; passed over.",
+        "ant/00.jpg cannot be decoded (it is none of JPEG, PNG, BMP, GIF, WEBP, TIFF, PPM); skipped.",
+        "eel/2.jpg is empty; skipped.",
     ]
     found = json.loads(told.out)
     (tree / "tree" / "ant" / "00.jpg").unlink()

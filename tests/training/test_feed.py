@@ -177,7 +177,7 @@ def broken(tmp_path):
 
 
 def test_a_bad_image_ends_the_run_with_its_name(broken, tmp_path):
-    with pytest.raises(UserError, match=r"1\.jpg cannot be decoded \(.*\); remove it, or pass over such"):
+    with pytest.raises(UserError, match=r"1\.jpg cannot be decoded \(.*\); remove it, or skip such"):
         run_of(broken, tmp_path / "runs")
 
 
@@ -185,7 +185,7 @@ def test_bad_images_are_passed_over_in_one_way_only(broken, tmp_path, capfd):
     """The next good image stands in, with its own label; in testing they do not count."""
     run = run_of(broken, tmp_path / "runs", bad_images="skip")
     assert run.result["test"]["images"] == 9
-    warned = [line for line in capfd.readouterr().err.splitlines() if "passed over" in line]
+    warned = [line for line in capfd.readouterr().err.splitlines() if "; skipped" in line]
     assert len(warned) == 6  # each once
     chosen = recipe_of("imagenet-paper", **SMALL)
     feed = tiny.trainer_of(SPEC, broken, chosen, 0, reading={"workers": 0, "bad_images": "skip"}).task.feed
