@@ -19,15 +19,16 @@ from torch import Tensor
 from resnets.data import jpeg
 from resnets.data.augment import Normalize
 from resnets.data.decode_workers import Request, Views
-from resnets.data.folder import IMAGENET_MEAN, IMAGENET_STD, open_folder
+from resnets.data.folder import open_folder
 from resnets.data.random_crops import View
 from resnets.engine.allocator import keep_freed_memory
+from resnets.metadata import IMAGENET_MEAN_STD
 
 if TYPE_CHECKING:
     from benchmarks.contestants import Job
 
 FOLDER = Path(os.environ.get("RESNETS_JPEGS") or Path(__file__).parents[2] / "shared" / "data" / "imagenet-val-200")
-_MEAN, _STD = (torch.tensor(values).view(-1, 1, 1) for values in (IMAGENET_MEAN, IMAGENET_STD))
+_MEAN, _STD = (torch.tensor(values).view(-1, 1, 1) for values in IMAGENET_MEAN_STD)
 
 
 def build(job: Job) -> Callable[[], object]:
@@ -48,7 +49,7 @@ def build(job: Job) -> Callable[[], object]:
 def _ours(paths: list[str]) -> Callable[[], Tensor]:
     keep_freed_memory()
     views = Views(View("aspect", 224, (0, 0), "random"), seed=0)
-    normalize = Normalize.by_channel(IMAGENET_MEAN, IMAGENET_STD)
+    normalize = Normalize.by_channel(*IMAGENET_MEAN_STD)
     epochs = iter(range(1 << 30))
 
     def batch() -> Tensor:

@@ -231,7 +231,7 @@ def test_mistakes_in_a_protocol_get_one_sentence(tree, capsys, words, message):
 def test_folders_of_other_classes_are_refused(tree, capsys):
     (tree / "tree" / "bee").rename(tree / "tree" / "wasp")
     assert main(["eval", str(tree / "a.safetensors"), "--data", str(tree / "tree")]) == 2
-    assert "has a folder 'wasp', which is none of the weights' 7 classes" in capsys.readouterr().err
+    assert "has a folder 'wasp', which is not one of the 7 classes of the weights" in capsys.readouterr().err
 
 
 def test_folders_that_are_numbers_are_classes_numbers(tree, net, capsys):

@@ -1,4 +1,4 @@
-"""Batches for training and testing, from memory, files or a user's data sets. Random draws depend on seed and step only."""
+"""Batches for training and testing, from memory, files or a user's data sets. Draws depend on seed and step only."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Limit how many pixels all threads or worker processes of a command decode at the same time.
 
-Decoding takes up to eight bytes a pixel. Each image waits until there is room; the largest one allowed is decoded alone.
+Decoding takes up to eight bytes a pixel. Each image waits for room; the largest one allowed is decoded alone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Pictures to test on, one at a time: files in class folders, or images in memory, as the views that networks see."""
+"""Images to test on, one at a time, as the views that networks see: files in class folders, or images in memory."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from PIL import Image
 
 from resnets.data.bad_images import BadImages
 from resnets.data.decode import BadImageError
 from resnets.data.files import Files, class_folders, is_number, scan
-from resnets.data.folder import tests_in
+from resnets.data.folder import find_test_folder
 from resnets.data.images import Images
 from resnets.data.picture import look_at
 from resnets.data.test_crops import Views
@@ -26,38 +26,23 @@ from resnets.errors import UserError
 from resnets.metadata import Metadata
 from resnets.spec import Spec
 
-AHEAD = 1 << 26  # bytes of views that wait for a network
+AHEAD = 1 << 26  # bytes of decoded views that wait for a network
 
 T = TypeVar("T")
 U = TypeVar("U")
 
 
-class Seen:
-    """What some ways of testing see of a picture, as tensors; the picture itself need not be kept."""
+class PictureViews:
+    """The views of a picture, as tensors; the picture itself need not be kept."""
 
     def __init__(self, picture: Image.Image, ways: Iterable[Views]) -> None:
         self.views = {way: [to_tensor(view) for view in way.views(picture)] for way in set(ways)}
         self.bytes = sum(view.nbytes for views in self.views.values() for view in views)
 
 
-class Labelled(Protocol):
-    @property
-    def name(self) -> str: ...
-
-    def __len__(self) -> int:
-        """How many there are, with those that turn out to be bad."""
-
-    @property
-    def skipped(self) -> int:
-        """How many could not be decoded and were skipped."""
-
-    def seen(self, ways: Sequence[Views]) -> Iterator[tuple[Seen, int, int | str]]:
-        """What these ways of testing see of each picture, the number of its class, and its name."""
-
-
 @dataclass(frozen=True)
 class InFiles:
-    """Pictures in class folders, decoded ahead; without the bad ones, if the policy is to pass them over."""
+    """Images in class folders, prefetched by threads; bad ones are skipped if that is the policy."""
 
     files: Files
     channels: int
@@ -68,22 +53,24 @@ class InFiles:
         return str(self.files.root)
 
     def __len__(self) -> int:
+        """How many images there are, including bad ones."""
         return len(self.files)
 
     @property
     def skipped(self) -> int:
         return len(self.bad.met)
 
-    def seen(self, ways: Sequence[Views]) -> Iterator[tuple[Seen, int, int | str]]:
-        for i, found in enumerate(ahead(partial(self._look, ways), range(len(self.files)), size_of_views)):
+    def views(self, ways: Sequence[Views]) -> Iterator[tuple[PictureViews, int, int | str]]:
+        """The views of each image, its class and its path."""
+        for i, found in enumerate(map_ahead(partial(self._decode, ways), range(len(self.files)), size_of_views)):
             if isinstance(found, BadImageError):
                 self.bad.judge(self.files.path(i), str(found))
             else:
                 yield found, int(self.files.labels[i]), self.files.path(i)
 
-    def _look(self, ways: Sequence[Views], index: int) -> Seen | BadImageError:
+    def _decode(self, ways: Sequence[Views], index: int) -> PictureViews | BadImageError:
         try:
-            return look_at(self.files.path(index), self.channels, lambda picture: Seen(picture, ways))
+            return look_at(self.files.path(index), self.channels, lambda picture: PictureViews(picture, ways))
         except BadImageError as bad:
             return bad
 
@@ -103,24 +90,27 @@ class InMemory:
 
     skipped = 0
 
-    def seen(self, ways: Sequence[Views]) -> Iterator[tuple[Seen, int, int | str]]:
+    def views(self, ways: Sequence[Views]) -> Iterator[tuple[PictureViews, int, int | str]]:
         for i, pixels in enumerate(self.images.test_images):
-            yield Seen(to_picture(pixels), ways), int(self.images.test_labels[i]), i
+            yield PictureViews(to_picture(pixels), ways), int(self.images.test_labels[i]), i
+
+
+Labelled = InFiles | InMemory
 
 
 def open_pictures(folder: str, metadata: Metadata, spec: Spec, bad_images: str, warn: Callable[[str], None]) -> InFiles:
-    """The pictures of a folder, or of its `val` where it has one, numbered as the weights number the classes."""
+    """Open the images of a folder, or of its `val` or `test`, with classes numbered as in the weights."""
     root = Path(folder).expanduser()
-    root = tests_in(root) or root
+    root = find_test_folder(root) or root
     found = class_folders(root)
     files = scan(root, found, _numbers(found, metadata, spec.num_classes, root))
     return InFiles(files, spec.in_channels, BadImages(bad_images, warn))
 
 
 def _numbers(found: Sequence[str], about: Metadata, num_classes: int, root: Path) -> list[int]:
-    """The class of each folder: by its name where the weights know names, else by its number or its place in order.
+    """The class of each folder: by its name if the weights have class names, else by its number or its sorted position.
 
-    Folders whose classes cannot be told are refused: scored in another order they would all be wrong.
+    Folders that match none of these are refused: in a wrong order all scores would be wrong.
     """
     for known in (about.folders, about.classes):
         places = {name.replace("_", " "): i for i, name in enumerate(known)}
@@ -128,28 +118,28 @@ def _numbers(found: Sequence[str], about: Metadata, num_classes: int, root: Path
             return [places[name.replace("_", " ")] for name in found]
     if all(is_number(name) and int(name) < num_classes for name in found):
         return list(map(int, found))
-    wnids = all(re.fullmatch(r"n[0-9]{8}", name) for name in found)  # ImageNet numbers its classes in their order
+    wnids = all(re.fullmatch(r"n[0-9]{8}", name) for name in found)  # sorted, they are ImageNet's classes in order
     if len(found) == num_classes and (wnids or not about.classes):
         return list(range(num_classes))
     if about.classes:
         names = {name.replace("_", " ") for name in about.classes}
         other = next((name for name in found if name.replace("_", " ") not in names), found[0])
         raise UserError(
-            f"{root} has a folder {other!r}, which is none of the weights' {num_classes} classes ({about.classes[0]}, "
-            f"{about.classes[-1]} ...): name the folders after the classes, or by their numbers from 0."
+            f"{root} has a folder {other!r}, which is not one of the {num_classes} classes of the weights "
+            f"({about.classes[0]}, {about.classes[-1]} ...): name the folders after the classes, or by number from 0."
         )
     raise UserError(
-        f"{root} has {len(found)} class folders and the network tells {num_classes} classes apart; "
+        f"{root} has {len(found)} class folders and the network has {num_classes} classes; "
         "name the folders by the numbers of their classes, from 0."
     )
 
 
-def ahead(
+def map_ahead(
     function: Callable[[T], U], items: Iterable[T], size: Callable[[U], int] = lambda found: 0, most: int = 16
 ) -> Iterator[U]:
-    """function(item) for each item in order, computed by threads, some before they are asked for.
+    """function(item) for each item in order, computed ahead by threads.
 
-    Those are at most `most`, and no further one is begun while the sizes of those that are done add up to AHEAD.
+    At most `most` results wait, and no further one is started while the sizes of those that wait exceed AHEAD.
     """
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         waiting: deque[Future[U]] = deque()
@@ -162,5 +152,5 @@ def ahead(
 
 
 def size_of_views(found: object) -> int:
-    """The bytes of what was seen of a picture; a picture that could not be read has none."""
-    return found.bytes if isinstance(found, Seen) else 0
+    """The bytes of a picture's views; 0 for a picture that could not be read."""
+    return found.bytes if isinstance(found, PictureViews) else 0

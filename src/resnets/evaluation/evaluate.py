@@ -187,7 +187,7 @@ def score_pictures(
 ) -> Score:
     """Top-1 and top-5 errors and the cross-entropy of the averaged probabilities; few pictures in memory at a time."""
     tally = Tally(net.spec.num_classes)
-    stream = pictures.seen([member.views for member in members])
+    stream = pictures.views([member.views for member in members])
     for batch in batches(stream, lambda item: item[0].bytes):
         labels = torch.tensor([label for _, label, _ in batch])
         found = probabilities(members, [seen for seen, _, _ in batch], average)
