@@ -16,18 +16,19 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from resnets.data import decode, jpeg
+from resnets.data import jpeg
 from resnets.data.augment import Normalize
-from resnets.data.decode_workers import Views, Wanted
-from resnets.data.folder import IMAGENET_MEAN, IMAGENET_STD, open_folder
+from resnets.data.decode_workers import Request, Views
+from resnets.data.folder import open_folder
 from resnets.data.random_crops import View
 from resnets.engine.allocator import keep_freed_memory
+from resnets.metadata import IMAGENET_MEAN_STD
 
 if TYPE_CHECKING:
     from benchmarks.contestants import Job
 
 FOLDER = Path(os.environ.get("RESNETS_JPEGS") or Path(__file__).parents[2] / "shared" / "data" / "imagenet-val-200")
-_MEAN, _STD = (torch.tensor(values).view(-1, 1, 1) for values in (IMAGENET_MEAN, IMAGENET_STD))
+_MEAN, _STD = (torch.tensor(values).view(-1, 1, 1) for values in IMAGENET_MEAN_STD)
 
 
 def build(job: Job) -> Callable[[], object]:
@@ -42,21 +43,17 @@ def build(job: Job) -> Callable[[], object]:
             raise ModuleNotFoundError("no libjpeg-turbo with headers, or no compiler", name="libjpeg-turbo")
     else:
         jpeg.load = lambda: None  # type: ignore[assignment]
-    if job.contestant == "only PIL":
-        decode._simplejpeg = lambda: None  # type: ignore[assignment]
-    elif job.contestant == "fast-jpeg" and decode._simplejpeg() is None:
-        raise ModuleNotFoundError("no simplejpeg", name="simplejpeg")
     return _ours(paths)
 
 
 def _ours(paths: list[str]) -> Callable[[], Tensor]:
     keep_freed_memory()
     views = Views(View("aspect", 224, (0, 0), "random"), seed=0)
-    normalize = Normalize.by_channel(IMAGENET_MEAN, IMAGENET_STD)
+    normalize = Normalize.by_channel(*IMAGENET_MEAN_STD)
     epochs = iter(range(1 << 30))
 
     def batch() -> Tensor:
-        piece = views[Wanted(next(epochs), list(range(len(paths))), paths)]
+        piece = views[Request(next(epochs), list(range(len(paths))), paths)]
         return normalize(torch.from_numpy(piece.pixels).permute(0, 3, 1, 2))
 
     return batch

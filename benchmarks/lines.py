@@ -103,7 +103,7 @@ SECTIONS = {
         rounds=9,
     ),
     "data": Section(*2 * ((Line("batch", ("PIL", "torchvision", "ours"), effort=1),),), rounds=9),
-    "jpeg": Section(*2 * ((Line("jpeg", ("PIL", "only PIL", "fast-jpeg", "ours"), batch=64, effort=1),),), rounds=9),
+    "jpeg": Section(*2 * ((Line("jpeg", ("PIL", "only PIL", "ours"), batch=64, effort=1),),), rounds=9),
     "startup": Section(
         _startup(),
         quick=_startup(rounds=1),

@@ -12,11 +12,11 @@ from typing import Any
 from benchmarks.lines import Line
 from benchmarks.peers import same
 from benchmarks.timing import load
-from resnets import records
 from resnets.atomic import write_atomically
 from resnets.runs import provenance
+from tools.tables.records import BENCH
 
-LIBRARIES = ("timm", "torchvision", "keras", "tensorflow", "jax", "onnxruntime", "openvino", "pillow", "simplejpeg")
+LIBRARIES = ("timm", "torchvision", "keras", "tensorflow", "jax", "onnxruntime", "openvino", "pillow")
 
 
 def begun(module: str) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def describe(line: Line) -> dict[str, Any]:
 
 def save(path: Path, line: Line, found: dict[str, Any], **about: Any) -> None:
     """Put a line into its section's file. Lines of earlier runs stay: each has its own origin and its own ratios."""
-    told = records.BENCH.read(path) if path.exists() else {"lines": {}}
+    told = BENCH.read(path) if path.exists() else {"lines": {}}
     contestants = {name: _rounded(values) for name, values in found.items()}
     told["lines"][line.name] = {**describe(line), "contestants": contestants, **about}
     path.parent.mkdir(parents=True, exist_ok=True)

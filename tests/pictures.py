@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from resnets.data import decode, jpeg
+from resnets.data import jpeg
 
 REAL = Path(os.environ.get("RESNETS_SHARED_DATA") or Path(__file__).parents[2] / "shared" / "data") / "imagenet-val-200"
 
@@ -21,20 +21,16 @@ def photographs(count):
     return [path.read_bytes() for path in found[:: max(len(found) // count, 1)][:count]]
 
 
-DECODERS = ("libjpeg", "simplejpeg", "PIL")
+DECODERS = ("libjpeg", "PIL")
 
 
 def decode_by(name, monkeypatch):
-    """Of the decoders of JPEG files only this and those that follow it."""
+    """Decode JPEG files with this decoder and those that follow it only."""
     if name == "libjpeg":
         if jpeg.load() is None:
             pytest.skip("libjpeg-turbo with its headers or a C++ compiler is missing")
-        return
-    monkeypatch.setattr(jpeg, "load", lambda: None)
-    if name == "simplejpeg":
-        pytest.importorskip("simplejpeg", reason="the extra fast-jpeg is not installed")
     else:
-        monkeypatch.setattr(decode, "_simplejpeg", lambda: None)
+        monkeypatch.setattr(jpeg, "load", lambda: None)
 
 
 def smooth(width, height, seed=0):

@@ -88,8 +88,8 @@ def turn_into_a_link(path: Path) -> None:
 
 FAULTS = [
     pytest.param(give_away, "belongs to another user", marks=root),
-    (let_all_write, "can be written by other users"),
-    (let_the_group_write, "can be written by other users"),
+    (let_all_write, "is writable by other users"),
+    (let_the_group_write, "is writable by other users"),
     (turn_into_a_link, "is a symbolic link"),
 ]
 
@@ -155,7 +155,7 @@ def test_a_key_that_others_may_know_or_have_made_is_not_used(kept, load, tmp_pat
 
 def test_a_key_that_others_may_read_is_no_secret(kept, load, tmp_path):
     (tmp_path / "home" / "resnets" / "key").chmod(0o644)
-    assert "is open to them" in load()[0]
+    assert "others may access it" in load()[0]
 
 
 @root

@@ -92,7 +92,7 @@ def test_a_line_of_pixels_is_not_scaled_as_a_whole(tmp_path, weights):
     assert (code, peak < 200) == (0, True)
     code, peak, told = run("predict", tmp_path / "line.png", "--weights", weights, "--multi-scale", "32,64")
     assert (code, peak < 200) == (1, True)
-    assert "line.png has 1x1000000 pixels and is too long to be seen as a whole" in told
+    assert "line.png has 1x1000000 pixels and is too long to be used whole" in told
 
 
 # --- files that claim much --------------------------------------------------------------------

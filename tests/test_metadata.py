@@ -58,5 +58,5 @@ def test_the_usual_crops_are_the_papers():
     ],
 )
 def test_a_damaged_header_is_told(metadata):
-    with pytest.raises(resnets.UserError, match=r"here\.safetensors describes itself in a way that cannot be read"):
+    with pytest.raises(resnets.UserError, match=r"here\.safetensors has metadata that cannot be read"):
         about(metadata, SPEC, "here.safetensors")

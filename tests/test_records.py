@@ -13,6 +13,7 @@ from resnets.experiments.outcomes import Outcomes, read_row
 from resnets.recipe import recipe_of
 from resnets.runs import Run, RunKey, provenance
 from tools.tables import pages as tables
+from tools.tables.records import TEST, TRANSFER
 
 ROOT = Path(__file__).parents[1]
 ROW = ROOT / "results" / "hour" / "plain20-cifar10.json"
@@ -110,7 +111,7 @@ def test_a_result_of_the_wrong_shape_is_refused_where_it_is_published(tmp_path, 
         ("{", "line 2 cannot be read as JSON"),
         ('{"kind": 3}', "line 2: kind must be text, not 3."),
         ('{"kind": "signal", "step": 1, "rms": [1], "growth": [1, 2], "share": [1], "product": [1], "truncated": [1]}',
-         "line 2: growth has 2 values and rms has 1; they must be as many."),
+         "line 2: growth has 2 values and rms has 1; they must have equally many."),
     ],
 )  # fmt: skip
 def test_a_wrong_line_of_metrics_is_told_by_its_number_and_the_others_are_drawn(tmp_path, capsys, line, sentence):
@@ -194,7 +195,7 @@ def test_a_name_that_no_file_can_have_is_a_sentence(name):
 
 
 def test_every_published_file_has_its_shape():
-    kinds = {"hour": records.ROW, "cifar": records.TRAINING, "imagenet": records.TEST, "transfer": records.TRANSFER}
+    kinds = {"hour": records.ROW, "cifar": records.TRAINING, "imagenet": TEST, "transfer": TRANSFER}
     found = [kind.read(path) for folder, kind in kinds.items() for path in (ROOT / "results" / folder).glob("*.json")]
     found += [records.ANALYSES.read(path) for path in (ROOT / "results" / "analysis").rglob("*.json")]
     assert len(found) > 30

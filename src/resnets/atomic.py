@@ -1,4 +1,4 @@
-"""Files that are whole or not there at all: written aside, flushed to the disk, renamed."""
+"""Write files atomically: to a temporary file, flushed to disk, then renamed."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from typing import IO
 
 from resnets.errors import UserError
 
-_KEPT = 40  # characters of a name in the name of its temporary file, so that this one is never too long
+_KEPT = 40  # characters of the name in the temporary name, which must not be too long
 
 
 def write_atomically(path: Path, data: bytes, mode: int = 0o666) -> None:
-    """All of the data under that name, or nothing new and whatever stood there before."""
+    """Write a whole file, or leave what was there before."""
     with open_atomically(path, mode) as file:
         file.write(data)
 
 
 @contextmanager
 def open_atomically(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
-    """A file to write to, which gets its name when the block ends; after an error it is gone.
+    """Open a temporary file, which gets its name when the block ends, and is deleted after an error.
 
-    A link at the path is replaced. `mode` says who may read and write the file, less what the umask forbids.
+    A link at the path is replaced. `mode` is that of `os.open`, so the umask applies.
     """
-    if not path.name or os.path.isdir(path):  # of a name that is too long, false
+    if not path.name or os.path.isdir(path):  # False if the name is too long
         raise UserError(f"cannot write {path}: it is a folder; name a file.")
     half = path.with_name(f".{path.name[:_KEPT]}.{secrets.token_hex(4)}.part")
     try:
@@ -40,12 +40,12 @@ def open_atomically(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
     except OSError as error:
         raise write_error(path, error) from error
     finally:
-        with suppress(OSError):  # gone already if all went well
+        with suppress(OSError):  # already renamed if all went well
             half.unlink()
 
 
 def make_folder_of(path: Path) -> None:
-    """The folder that a file is to be written to."""
+    """Create the folder of a file."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -53,16 +53,16 @@ def make_folder_of(path: Path) -> None:
 
 
 def write_error(path: Path, error: OSError) -> UserError:
-    """What a failed write means for the user."""
+    """The error for a failed write."""
     if error.errno == errno.ENOSPC:
         return UserError(
-            f"cannot write {path}: the disk is full; earlier files are intact, so make room and try again."
+            f"cannot write {path}: the disk is full; earlier files are intact, so free some space and try again."
         )
     return UserError(f"cannot write {path}: {error.strerror or error}; earlier files are intact.")
 
 
 def _flush_folder(folder: Path) -> None:
-    """Make the rename itself durable, where the system lets a folder be opened."""
+    """Make the rename durable, if the system can open a folder."""
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

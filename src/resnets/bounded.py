@@ -1,4 +1,4 @@
-"""Reading no more of a file than it may hold: some bytes can unpack to more than there is memory."""
+"""Read compressed files up to a limit: a small file can unpack to more than there is memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from resnets.errors import UserError
 
 _PACKERS: dict[bytes, Callable[[Path], Any]] = {b"\x1f\x8b": gzip.open, b"\xfd7zXZ": lzma.open, b"BZh": bz2.open}
-TAR_ERRORS = (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError)  # of a broken archive
+TAR_ERRORS = (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError)  # raised by a broken archive
 
 
 class Readable(Protocol):
@@ -23,7 +23,7 @@ class Readable(Protocol):
 
 
 class BoundedReader:
-    """A stream that gives at most `most` bytes; where there are more, it ends in a `UserError` that names `where`."""
+    """A stream of at most `most` bytes; more of them raise a `UserError` that names `where`."""
 
     def __init__(self, stream: Readable, most: int, where: object) -> None:
         self.stream, self.left, self.most, self.where = stream, most, most, where
@@ -37,7 +37,7 @@ class BoundedReader:
 
 
 def read_bounded(stream: Readable, most: int, where: object) -> bytes:
-    """All bytes of a stream, if they are at most so many."""
+    """Read all bytes of a stream, at most `most`."""
     data = stream.read(most + 1)
     if len(data) > most:
         raise UserError(f"{where} has more than {most:,} bytes; get a true copy.")
@@ -46,7 +46,7 @@ def read_bounded(stream: Readable, most: int, where: object) -> bytes:
 
 @contextmanager
 def open_tar(path: Path, most: int) -> Iterator[tarfile.TarFile]:
-    """A tar archive as a stream, packed or not, that has at most so many bytes, headers and all."""
+    """Open a tar archive, compressed or not, of at most `most` bytes with its headers."""
     with path.open("rb") as file:
         head = file.read(6)
     unpack = next((packer for mark, packer in _PACKERS.items() if head.startswith(mark)), lambda path: path.open("rb"))

@@ -1,8 +1,8 @@
-"""Random numbers as pure functions of what they are for.
+"""Counter-based random numbers.
 
-A draw depends on its purpose, the seed, the epoch and the index of the image, and on nothing else: not on
-the batch, the worker, the device, a restart, or a library's generator of some version. The bits are
-splitmix64's: a key from the words, then one step of the sequence for each index.
+A draw is a pure function of its purpose, the seed, the epoch and the index of the image. It does not depend on the
+batch, the worker, the device, a restart or the version of a library. The bits are those of splitmix64: a key from
+purpose, seed and epoch, then one step of the sequence for each index.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _mix(z: Bits) -> Bits:
 
 
 def draws(purpose: str, seed: int, epoch: int, index: npt.NDArray[Any]) -> Bits:
-    """64 random bits for each index. `purpose` keeps apart what would else be drawn alike."""
+    """64 random bits for each index. Different purposes give independent draws."""
     key = 0
     for word in (int.from_bytes(purpose.encode(), "little"), seed, epoch):
         key = int(_mix(np.array([((key ^ word) + _GAMMA) & _WORD], np.uint64))[0])
@@ -40,6 +40,11 @@ def below(bits: Bits, n: int) -> npt.NDArray[np.int64]:
 def uniform(bits: Bits) -> npt.NDArray[np.float64]:
     """Numbers from 0 to 1, 1 not included."""
     return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def alternate(seed: int, epoch: int, index: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Whether each image is mirrored if that happens in every other epoch, from a random start."""
+    return (draws("phase", seed, 0, index) + np.uint64(epoch)) & np.uint64(1) != 0
 
 
 def order(n: int, seed: int, epoch: int) -> npt.NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""The one exception that a user's mistake raises, and its kinds that a program may want to tell apart."""
+"""The exception for mistakes of the user, and its subclasses that a program may want to catch."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _SHOWN = 100  # characters of a wrong value
 
 
 class UserError(ValueError):
-    """Bad input, told in one sentence: what is wrong, where, and what to do about it.
+    """Bad input. The message is one sentence: what is wrong, where, and what to do about it.
 
     The command line prints it without a traceback and exits with code 2.
     """
 
 
 class DivergedError(UserError):
-    """A run ended in a number that is not finite. `why` says where, `path` is the run's folder."""
+    """A run diverged to a number that is not finite. `why` says where, `path` is the run's folder."""
 
     def __init__(self, path: Path, why: str, advice: str) -> None:
         super().__init__(f"{why}; {advice}")
@@ -27,7 +27,7 @@ class DivergedError(UserError):
 
 
 def one_of(what: str, value: object, known: Iterable[str]) -> UserError:
-    """The error for a word that is not among the known ones, with the nearest first."""
+    """The error for an unknown word; it suggests the nearest known ones."""
     known = list(known)
     near = difflib.get_close_matches(str(value), known, n=3, cutoff=0.6)
     advice = f"did you mean {' or '.join(near)}?" if near else f"choose one of {', '.join(known)}."
@@ -35,7 +35,7 @@ def one_of(what: str, value: object, known: Iterable[str]) -> UserError:
 
 
 def shown(value: object) -> str:
-    """A value as an error shows it: of a long one the beginning."""
+    """`repr` for errors; long values are cut off."""
     text = repr(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
@@ -51,7 +51,7 @@ _OUT_OF_MEMORY = (
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory could not be had: torch and the loader of libraries say so in words alone."""
+    """Whether memory ran out: torch and the dynamic loader say so only in their messages."""
     if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
         return True
     return any(words in str(error) for words in _OUT_OF_MEMORY)

@@ -1,6 +1,6 @@
-"""Ctrl-C while modules are imported: one sentence and exit code 130, where Python would print a traceback.
+"""Ctrl-C during imports: print one sentence and exit with code 130, instead of a traceback.
 
-It imports next to nothing, so that it is in force before anything that takes time.
+This module imports almost nothing, so that it takes effect before anything slow.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 else:
-    import _signal as signal  # what `signal` wraps with enums, which take longer to import than all that comes before
+    import _signal as signal  # without the enums of `signal`, which are slow to import
 
 STOPPED = "stopped by Ctrl-C."
 
 
 def end_imports_on_ctrl_c() -> Callable[[], object]:
-    """Until the function that it returns is called, Ctrl-C in the middle of an import ends the process at once.
+    """Let Ctrl-C during an import end the process, until the returned function is called.
 
-    An exception would not do there: it is lost in callbacks of the import system, and some modules catch it. Elsewhere
-    Ctrl-C raises KeyboardInterrupt as usual. Nothing changes where the caller handles or ignores it in his own way.
+    An exception would be lost there: callbacks of the import system drop it, and some modules catch it. Outside of
+    imports Ctrl-C raises KeyboardInterrupt as usual. A handler that the caller has set stays.
     """
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         return lambda: None

@@ -1,8 +1,8 @@
-"""What is known about a trained network beside its weights: classes, preprocessing, origin. No torch here.
+"""What a weights file says about its network: classes, preprocessing, origin. No torch here.
 
-In the header of a weights file of ours, each as JSON: `classes` (a name for every output), `folders` (the names of the
-classes' folders in a tree of images, where they are others: ImageNet's wnids), `preprocessing`, and where the weights
-came from: `run` for those that were trained here, `provenance` for those that were imported.
+The header of one of our files has, each as JSON: `classes` (a name for every output), `folders` (the folder names of
+the classes if they differ, such as ImageNet's wnids), `preprocessing`, and the origin of the weights: `run` if they
+were trained here, `provenance` if they were imported.
 """
 
 from __future__ import annotations
@@ -19,46 +19,46 @@ from resnets.errors import UserError
 from resnets.spec import Spec
 
 Floats = tuple[float, ...]
-LARGEST_SIDE = 1024  # pixels to which the shorter side of a picture is scaled; the papers' largest is 640
-IMAGENET_MEAN_STD = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))  # what most nets for ImageNet were trained with
+LARGEST_SIDE = 1024  # pixels of the shorter side after scaling; the papers' largest is 640
+IMAGENET_MEAN_STD = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))  # of most weights trained on ImageNet
 
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """From an RGB picture to what the network reads: shorter side to `resize`, centre crop, (x / 255 - mean) / std."""
+    """Preprocess an RGB image: scale the shorter side to `resize`, crop the centre, (x / 255 - mean) / std."""
 
     mean: Floats
     std: Floats
-    normalize: str = "channel"  # "pixel": less the mean training image instead, which the data gives
+    normalize: str = "channel"  # "pixel": subtract the mean training image instead, which the data gives
     crop: int = 32
     resize: int = 32
     held_out: int = 0  # training images that are not in the mean image
 
     @classmethod
     def usual(cls, spec: Spec, mean_std: tuple[Floats, Floats] = IMAGENET_MEAN_STD) -> Preprocessing:
-        """Crops as the papers have them: 224 from a shorter side of 256, or the whole of a small picture."""
+        """The papers' crops: 224 from a shorter side of 256, or the whole of a small image."""
         crop, resize = (224, 256) if spec.stem == "imagenet" else (32, 32)
         return cls(*mean_std, crop=crop, resize=resize)
 
     def to_dict(self) -> dict[str, Any]:
-        said = dataclasses.asdict(self)
-        return said if self.held_out else {key: value for key, value in said.items() if key != "held_out"}
+        fields = dataclasses.asdict(self)
+        return fields if self.held_out else {key: value for key, value in fields.items() if key != "held_out"}
 
 
 @dataclass(frozen=True)
 class Metadata:
-    """What a file says about its network, checked; of a network that was not loaded all is empty."""
+    """What a file says about its network; empty for a network that was not loaded."""
 
     classes: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
     preprocessing: Preprocessing | None = None
-    data: str | None = None  # the name of what it was trained on, and the hash of its pixels and labels
+    data: str | None = None  # the name of the training data, and the hash of its pixels and labels
     digest: str | None = None
     provenance: Mapping[str, Any] = field(default_factory=dict)
-    origin: str = ""  # a sentence for people: what was loaded, and from where
+    origin: str = ""  # a sentence: what was loaded, and from where
 
     def to_metadata(self) -> dict[str, str]:
-        """What `save_weights` takes as metadata; the data of a run stands in its `run`."""
+        """The metadata for `save_weights`, without `data` and `digest`, which are part of `run`."""
         given = {
             "classes": list(self.classes),
             "folders": list(self.folders),
@@ -72,7 +72,7 @@ class Metadata:
 
 
 def parse_sides(text: str) -> tuple[int, int]:
-    """A crop and the shorter side that it is taken from: `224@256`, or `224` alone for both."""
+    """Parse a crop and the shorter side that it is taken from: `224@256`, or `224` for both."""
     if not (found := re.fullmatch(r"([0-9]{1,5})(?:@([0-9]{1,5}))?", text)):
         raise UserError(f"crop {text!r}: write the crop and the shorter side that it is taken from, as in 224@256.")
     side, shorter = int(found[1]), int(found[2] or found[1])
@@ -81,15 +81,15 @@ def parse_sides(text: str) -> tuple[int, int]:
 
 
 def require_sides(side: int, shorter: int) -> None:
-    """Refuse a crop that does not fit, and pictures that would take much memory."""
+    """Refuse a crop that does not fit, and images that would take much memory."""
     if not 0 < side <= shorter:
         raise UserError(f"a crop of {side} does not fit into a shorter side of {shorter}.")
     if shorter > LARGEST_SIDE:
-        raise UserError(f"pictures are scaled to a shorter side of at most {LARGEST_SIDE:,} pixels, not {shorter:,}.")
+        raise UserError(f"images are scaled to a shorter side of at most {LARGEST_SIDE:,} pixels, not {shorter:,}.")
 
 
 def parse_metadata(header: Mapping[str, str], spec: Spec, path: object) -> Metadata:
-    """The header of a file of ours; older files say less, and what they leave open is as usual."""
+    """Read the header of one of our files; older files say less, and defaults apply."""
     try:
         run = _read(header, "run", dict)
         data = run.get("data") or {}
@@ -104,7 +104,7 @@ def parse_metadata(header: Mapping[str, str], spec: Spec, path: object) -> Metad
             provenance=_read(header, "provenance", dict),
         )
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
-        raise UserError(f"{path} describes itself in a way that cannot be read: {error}") from error
+        raise UserError(f"{path} has metadata that cannot be read: {error}") from error
 
 
 def _read(header: Mapping[str, str], key: str, kind: type) -> Any:
@@ -112,7 +112,7 @@ def _read(header: Mapping[str, str], key: str, kind: type) -> Any:
     if value is None:
         return kind()
     if not isinstance(value, kind):
-        raise ValueError(f"{key} is no {kind.__name__}.")
+        raise ValueError(f"{key} is not a {kind.__name__}.")
     return value
 
 
@@ -129,7 +129,7 @@ def _preprocessing(given: Mapping[str, Any], spec: Spec) -> Preprocessing | None
     usual = Preprocessing.usual(spec)
     mean, std = (tuple(float(value) for value in given[key]) for key in ("mean", "std"))
     if not len(mean) == len(std) == spec.in_channels or not all(map(math.isfinite, mean + std)) or min(std) <= 0:
-        raise ValueError(f"mean and std must be {spec.in_channels} numbers each, the deviations above 0.")
+        raise ValueError(f"mean and std must be {spec.in_channels} numbers each, the std above 0.")
     crop, resize = given.get("crop", usual.crop), given.get("resize", usual.resize)
     if type(crop) is not int or type(resize) is not int or not 0 < crop <= resize <= LARGEST_SIDE:
         raise ValueError(

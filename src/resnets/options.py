@@ -1,7 +1,7 @@
-"""The options of a verb, declared once: a frozen dataclass whose fields carry type, default, help and group.
+"""Options, declared once: a frozen dataclass whose fields have type, default, help and group.
 
-The same record gives a function its keywords (`takes`), a command its options (`resnets.cli.options`), a configuration
-file its keys, and a run's config.json what was asked for. Adding an option is adding a field. No torch here.
+The same record defines the keywords of a function (`takes`), the options of a command (`resnets.cli.options`), the keys
+of a configuration file, and what config.json records. To add an option, add a field. No torch here.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 
 from resnets.errors import UserError, one_of, shown
 
-SEEDS = -(2**63), 2**64 - 1  # what torch takes
-SETS = "cifar10, cifar100, fashion-mnist"  # the names of `data.sets`, which would import numpy here
+SEEDS = -(2**63), 2**64 - 1  # the range that torch accepts
+SETS = "cifar10, cifar100, fashion-mnist"  # as in `data.sets`, which imports numpy
 DATA = f"{SETS}, synthetic[:N], imagenet:DIR or a folder of class folders"
 DEVICE = "cpu, cuda, mps ... (auto: an accelerator if there is one)"
 
@@ -41,10 +41,10 @@ def option(
     aliases: Mapping[str, str] | None = None,
     **more: Any,
 ) -> Any:
-    """A field of a record: its default, its help, and what else is known about it.
+    """Declare a field of a record.
 
-    `parse` reads the text of a command line where the type alone does not say how. `aliases` maps another name to the
-    text that its value becomes: {"epochs": "{}ep"}; {"batch_size": "{}"} is another name for the same value.
+    `parse` converts the text of a command line where the type is not enough. `aliases` maps other names to the text
+    that their value becomes: {"epochs": "{}ep"}; {"batch_size": "{}"} keeps the value.
     """
     known = {
         **{"help": help, "group": group, "metavar": metavar, "choices": tuple(choices), "parse": parse},
@@ -59,7 +59,7 @@ def list_meanings(meanings: Mapping[str, str]) -> str:
 
 
 class Options:
-    """The base of a verb's record: checks the types and bounds of its fields."""
+    """Base class of option records: checks the types and bounds of the fields."""
 
     def __post_init__(self) -> None:
         for field in fields_of(type(self)).values():
@@ -100,7 +100,7 @@ def kind_of(field: dataclasses.Field[Any]) -> str:
 
 
 def check(field: dataclasses.Field[Any], value: Any) -> Any:
-    """The value of a field, or a `UserError` that says what it must be."""
+    """Check and convert the value of a field."""
     known, kind = field.metadata, kind_of(field)
     if value is None and "None" in str(field.type):
         return None
@@ -130,7 +130,7 @@ def require_bounds(name: str, value: Any, least: float | None, most: float | Non
 
 
 def parse_value(field: dataclasses.Field[Any], text: str) -> Any:
-    """The value that some text of a command line means."""
+    """Convert the text of a command line to the value of a field."""
     if field.metadata.get("parse"):
         return check(field, field.metadata["parse"](text))
     match kind_of(field):
@@ -172,14 +172,14 @@ def parse_numbers(text: str) -> tuple[int, ...]:
     try:
         return tuple(map(int, text.split(",")))
     except ValueError:
-        raise UserError(f"{shown(text)} is not whole numbers with commas between them") from None
+        raise UserError(f"{shown(text)} is not a list of whole numbers such as 1,2,3") from None
 
 
 def parse_reals(text: str) -> tuple[float, ...]:
     try:
         return tuple(map(float, text.split(",")))
     except ValueError:
-        raise UserError(f"{shown(text)} is not numbers with commas between them") from None
+        raise UserError(f"{shown(text)} is not a list of numbers such as 1,2.5") from None
 
 
 def parse_size(text: str) -> int | tuple[int, int]:
@@ -194,13 +194,13 @@ def parse_size(text: str) -> int | tuple[int, int]:
 
 
 def split_keywords(keywords: Mapping[str, Any], *records: type) -> list[dict[str, Any]]:
-    """Keywords, or keys of a configuration file, as the fields of each record; aliases are resolved."""
+    """Sort keywords, or keys of a configuration file, into the fields of each record; aliases are resolved."""
     found: list[dict[str, Any]] = [{} for _ in records]
     for name, value in keywords.items():
         for record, given in zip(records, found, strict=True):
             if resolved := _resolve(record, name, value):
                 if resolved[0] in given:
-                    raise UserError(f"{name} and {resolved[0]} are one option; give it once.")
+                    raise UserError(f"{name} and {resolved[0]} are the same option; give it once.")
                 given[resolved[0]] = resolved[1]
                 break
         else:
@@ -209,7 +209,7 @@ def split_keywords(keywords: Mapping[str, Any], *records: type) -> list[dict[str
 
 
 def _names(record: type) -> list[str]:
-    """The names that a record understands."""
+    """The names of a record's fields, with aliases."""
     return [name for field in fields_of(record).values() for name in (field.name, *field.metadata["aliases"])]
 
 
@@ -223,10 +223,10 @@ def _resolve(record: type, name: str, value: Any) -> tuple[str, Any] | None:
 
 
 def takes(record: type[Record]) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
-    """Let a function take the fields of a record as keywords.
+    """Decorate a function to take the fields of a record as keywords.
 
-    The function itself is written with one parameter `options`; whoever calls it gives a record as `options=`, or
-    keywords, or keywords that replace fields of a record.
+    The function has a parameter `options`. The caller gives a record as `options=`, or keywords, or both: keywords
+    replace fields of the record.
     """
 
     def decorate(function: Callable[..., Result]) -> Callable[..., Result]:
@@ -259,7 +259,7 @@ def _signature(signature: inspect.Signature, records: Sequence[type]) -> inspect
 
 
 def describe_options(records: Sequence[type]) -> str:
-    """The options of records as the end of a docstring."""
+    """A list of the options, for the end of a docstring."""
     lines = ["Options:"]
     for record in records:
         for field in fields_of(record).values():

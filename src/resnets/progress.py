@@ -1,4 +1,4 @@
-"""Telling what a fetch does: a bar on a terminal, plain lines elsewhere."""
+"""Report progress: a bar on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ Advance = Callable[[int], None]
 
 
 class Progress(Protocol):
-    """What a fetch reports to; write another one to show it elsewhere."""
+    """Where long work reports to; implement it to show progress elsewhere."""
 
     def note(self, text: str) -> None:
-        """A sentence to the reader."""
+        """Show a sentence."""
 
     def task(self, what: str, total: int | None) -> AbstractContextManager[Advance]:
-        """A stretch of work of `total` steps, or of unknown length; gives the function that counts steps."""
+        """Start a task of `total` steps, or of unknown length; yields the function that counts steps."""
 
 
 class Console:

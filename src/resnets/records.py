@@ -1,8 +1,8 @@
-"""Every JSON file that this package reads back: what it must hold, and one reader for all of them. No torch here.
+"""Check every JSON file that this package reads back against its shape. No torch here.
 
-A shape is written as data: an object as a dict (a key that ends in "?" may be missing), a list of fixed length as a
-tuple, and `Kind`, `ListOf`, `Named` and `OrNull` for the rest. Keys that a shape does not name are allowed, as newer
-versions may write more. A file of another shape is refused in a sentence that names the file and the key:
+A shape is data: a dict for an object (a key that ends in "?" may be missing), a tuple for a list of fixed length, and
+`Kind`, `ListOf`, `Named`, `OrNull` and `IfHas` for the rest. Keys that a shape does not name are allowed, as newer
+versions may write more. The error for a wrong file names the file and the key:
 `config.json: run.recipe.lr must be a finite number, not "x".`
 """
 
@@ -25,10 +25,10 @@ from resnets.recipe import Recipe
 from resnets.spec import Spec
 
 MOST_BYTES = 64 << 20  # of a JSON file
-MOST_METRICS = 1 << 30  # of a file with a line for each step
+MOST_METRICS = 1 << 30  # bytes of a file with a line for each step
 MOST_NESTING = 64  # json.dumps fails on values that json.loads still reads
 _SHOWN = 60  # characters of a wrong value
-_HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 # --- shapes -----------------------------------------------------------------------------------
@@ -36,7 +36,7 @@ _HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
 
 @dataclass(frozen=True)
 class Kind:
-    """One value: what it must be, in words, and whether a value is that."""
+    """A single value: a description for errors, and a test."""
 
     words: str
     fits: Callable[[Any], bool]
@@ -50,7 +50,7 @@ class ListOf:
 
 @dataclass(frozen=True)
 class Named:
-    """An object with keys of any name and values of one shape."""
+    """An object with any keys and values of one shape."""
 
     of: Any
 
@@ -62,7 +62,7 @@ class OrNull:
 
 @dataclass(frozen=True)
 class IfHas:
-    """An object of one shape if it has a key, else of another."""
+    """An object of one shape if it has a key, otherwise of another."""
 
     key: str
     then: Any
@@ -75,7 +75,7 @@ def whole(low: int, high: int) -> Kind:
 
 
 def number(low: float, high: float, words: str) -> Kind:
-    """A number within bounds; NaN is in no bounds."""
+    """A number within bounds, so not NaN."""
     return Kind(
         words, lambda value: isinstance(value, (int, float)) and not isinstance(value, bool) and low <= value <= high
     )
@@ -83,26 +83,26 @@ def number(low: float, high: float, words: str) -> Kind:
 
 TEXT = Kind("text", lambda value: isinstance(value, str))
 FLAG = Kind("true or false", lambda value: isinstance(value, bool))
-COUNT, POSITIVE = whole(0, 2**53), whole(1, 2**53)
+INT, COUNT, POSITIVE = whole(-(2**53), 2**53), whole(0, 2**53), whole(1, 2**53)
 SEED = whole(-(2**63), 2**64 - 1)
-NUMBER = number(-1e300, 1e300, "a finite number")  # such that sums of them are finite too
+NUMBER = number(-1e300, 1e300, "a finite number")  # sums of them are finite too
 ABOVE_0 = number(math.ulp(0.0), 1e300, "a finite number above 0")
 AT_LEAST_0 = number(0.0, 1e300, "a finite number of at least 0")
 LOSS = number(-3.5e38, 3.5e38, "a finite number of float32")
-TOLD_LOSS = Kind(  # of a test, which is told and not computed with: it may overflow where the error is known
+TEST_LOSS = Kind(  # only printed, so it may have overflowed
     "a number", lambda value: value is None or isinstance(value, float) or COUNT.fits(value)
 )
 PERCENT = number(0.0, 100.0, "a number from 0 to 100")
 NUMBERS = ListOf(OrNull(NUMBER))
+_TYPES: dict[str, Any] = {"str": TEXT, "int": INT, "float": NUMBER, "bool": FLAG, "Shortcut": TEXT}
+_TYPES["tuple[int, ...]"] = ListOf(INT)
 
 
-def fields_of(record: type) -> dict[str, Any]:
-    """The shape of a dataclass: each field by its type, which may be missing where it has a default."""
-    kinds = {"str": TEXT, "int": whole(-(2**53), 2**53), "float": NUMBER, "bool": FLAG, "Shortcut": TEXT}
-    kinds["tuple[int, ...]"] = ListOf(kinds["int"])  # type: ignore[assignment]
+def shape_of(record: type) -> dict[str, Any]:
+    """The shape of a dataclass; a field with a default may be missing."""
     missing = dataclasses.MISSING
     return {
-        field.name + "?" * (field.default is not missing or field.default_factory is not missing): kinds[
+        field.name + "?" * (field.default is not missing or field.default_factory is not missing): _TYPES[
             str(field.type)
         ]
         for field in dataclasses.fields(record)
@@ -110,60 +110,58 @@ def fields_of(record: type) -> dict[str, Any]:
 
 
 def check(value: Any, shape: Any, at: str = "") -> None:
-    """Refuse a value of another shape; `at` leads to it from the top of the file."""
-    for part, of, where in _parts(value, shape, at):
-        check(part, of, where)
-
-
-def _parts(value: Any, shape: Any, at: str) -> Iterator[tuple[Any, Any, str]]:
-    """What a value is made of, once it is known to be of the right kind: each part, its shape and its place."""
+    """Raise `UserError` if a value is not of this shape; `at` is its path in the file."""
     match shape:
         case Kind():
-            require(shape.fits(value), at, shape.words, value)
+            _require(shape.fits(value), at, shape.words, value)
         case OrNull():
-            yield from [] if value is None else [(value, shape.of, at)]
+            if value is not None:
+                check(value, shape.of, at)
         case IfHas():
-            yield value, shape.then if isinstance(value, dict) and shape.key in value else shape.otherwise, at
+            check(value, shape.then if isinstance(value, dict) and shape.key in value else shape.otherwise, at)
         case ListOf():
-            require(isinstance(value, list), at, "a list", value)
-            require(len(value) >= shape.least, at, f"a list of at least {shape.least}", value)
-            yield from ((item, shape.of, f"{at}[{i}]") for i, item in enumerate(value))
+            _require(isinstance(value, list), at, "a list", value)
+            _require(len(value) >= shape.least, at, f"a list of at least {shape.least}", value)
+            for i, item in enumerate(value):
+                check(item, shape.of, f"{at}[{i}]")
         case tuple():
-            require(isinstance(value, list) and len(value) == len(shape), at, f"a list of {len(shape)}", value)
-            yield from ((item, of, f"{at}[{i}]") for i, (item, of) in enumerate(zip(value, shape, strict=True)))
+            _require(isinstance(value, list) and len(value) == len(shape), at, f"a list of {len(shape)}", value)
+            for i, (item, of) in enumerate(zip(value, shape, strict=True)):
+                check(item, of, f"{at}[{i}]")
         case Named():
-            require(isinstance(value, dict), at, "an object", value)
-            yield from ((item, shape.of, join(at, name)) for name, item in value.items())
+            _require(isinstance(value, dict), at, "an object", value)
+            for name, item in value.items():
+                check(item, shape.of, _join(at, name))
         case _:
-            require(isinstance(value, dict), at, "an object", value)
-            yield from _fields(value, shape, at)
+            _check_object(value, shape, at)
 
 
-def _fields(value: dict[str, Any], shape: dict[str, Any], at: str) -> Iterator[tuple[Any, Any, str]]:
+def _check_object(value: Any, shape: dict[str, Any], at: str) -> None:
+    _require(isinstance(value, dict), at, "an object", value)
     for key, of in shape.items():
         name = key.removesuffix("?")
         if name in value:
-            yield value[name], of, join(at, name)
+            check(value[name], of, _join(at, name))
         elif name == key:
-            raise UserError(f"{join(at, name)} is missing.")
+            raise UserError(f"{_join(at, name)} is missing.")
 
 
-def join(at: str, key: str) -> str:
+def _join(at: str, key: str) -> str:
     return f"{at}.{key}" if at else key
 
 
-def require(fits: bool, at: str, words: str, value: Any) -> None:
+def _require(fits: bool, at: str, words: str, value: Any) -> None:
     if not fits:
         raise UserError(f"{at or 'its content'} must be {words}, not {_shown(value)}.")
 
 
 def require_equal_lengths(lists: Iterable[tuple[str, list[Any]]]) -> None:
-    """Lists that belong together, each with its place."""
+    """Compare the lengths of lists, each given with its path in the file."""
     lists = list(lists)
     for at, other in lists[1:]:
         first, values = lists[0]
         if len(other) != len(values):
-            raise UserError(f"{at} has {len(other)} values and {first} has {len(values)}; they must be as many.")
+            raise UserError(f"{at} has {len(other)} values and {first} has {len(values)}; they must have equally many.")
 
 
 def _shown(value: Any) -> str:
@@ -174,47 +172,50 @@ def _shown(value: Any) -> str:
 # --- reading ----------------------------------------------------------------------------------
 
 
+class NotJsonError(UserError):
+    """A file, or a line of it, is not JSON at all."""
+
+
 @contextmanager
-def name_file(path: Path) -> Iterator[None]:
-    """Let what is refused inside begin with the file's name."""
+def prefix_errors(prefix: str) -> Iterator[None]:
+    """Put a prefix, such as the name of a file, before the errors inside."""
     try:
         yield
     except UserError as error:
-        raise UserError(f"{path}: {error}") from None
+        raise UserError(f"{prefix}{error}") from None
 
 
 def load(path: Path) -> Any:
-    """The value that a JSON file holds, of whatever shape."""
-    data = _bytes(path, MOST_BYTES)
-    try:
-        return parse(data)
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from None
-    except ValueError as error:
-        raise UserError(f"{path} cannot be read as JSON ({error}).") from None
+    """Read a JSON file of any shape."""
+    return _parse(_read_bytes(path, MOST_BYTES), path)
 
 
-def parse(data: bytes) -> Any:
-    """JSON, without what could not be written or printed again; a plain ValueError where it is no JSON."""
+def _parse(data: bytes, where: Path) -> Any:
+    """Parse JSON; refuse what could not be written or printed again."""
     try:
-        text = data.decode("utf-8")
-        value = json.loads(text, object_pairs_hook=_object)
-        _require_shallow(value)
-        if _HALF_CHARACTER.search(text):  # bytes of a path that are no UTF-8 come as \udc80 to \udcff, and may
-            json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogateescape")
+        with prefix_errors(f"{where}: "):
+            text = data.decode("utf-8")
+            value = json.loads(text, object_pairs_hook=_make_object)
+            _require_shallow(value)
+            if _SURROGATE.search(text):  # \udc80 to \udcff are allowed: the bytes of a path that are not UTF-8
+                json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogateescape")
+    except UserError:
+        raise
     except RecursionError:
-        raise UserError(f"its values are nested deeper than {MOST_NESTING} levels.") from None
+        raise UserError(f"{where}: its values are nested deeper than {MOST_NESTING} levels.") from None
     except UnicodeEncodeError:
-        raise UserError("it holds half of a character (a lone UTF-16 surrogate), which cannot be written.") from None
+        raise UserError(f"{where}: it holds half of a character (a lone UTF-16 surrogate).") from None
+    except ValueError as error:
+        raise NotJsonError(f"{where} cannot be read as JSON ({error}).") from None
     return value
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise UserError(f"the key {_shown(twice)} stands twice in one object.")
+def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise UserError(f"the key {_shown(name)} stands twice in one object.")
+        found[name] = value
     return found
 
 
@@ -226,16 +227,16 @@ def _require_shallow(value: Any, level: int = 0) -> None:
             _require_shallow(item, level + 1)
 
 
-def _bytes(path: Path, most: int) -> bytes:
+def _read_bytes(path: Path, most: int) -> bytes:
     try:
         found = os.stat(path)
-        if not stat.S_ISREG(found.st_mode):  # to open a pipe would wait for somebody to write
+        if not stat.S_ISREG(found.st_mode):  # opening a pipe would block
             raise UserError(f"{path} is not a file but {'a folder' if stat.S_ISDIR(found.st_mode) else 'a device'}.")
         with path.open("rb") as file:
             data = file.read(most + 1)
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}.") from None
-    except ValueError as error:  # of a null byte or half a character in the name
+    except ValueError as error:  # a null byte or half a character in the name
         raise UserError(f"cannot read {str(path)!r}: {error}.") from None
     if len(data) > most:
         raise UserError(f"{path} is larger than {most >> 20} MiB; this is not a file that resnets wrote.")
@@ -244,20 +245,19 @@ def _bytes(path: Path, most: int) -> bytes:
 
 @dataclass(frozen=True)
 class Record:
-    """A kind of file: its shape, and a check of what its parts must have in common."""
+    """A kind of file: its shape, and a check across its parts."""
 
     shape: Any
-    check_whole: Callable[[Any], None] | None = None
+    check_whole: Callable[[Any], object] = lambda value: None
 
     def read(self, path: Path) -> Any:
-        return self.checked(load(path), path)
+        return self.check(load(path), path)
 
-    def checked(self, value: Any, path: Path) -> Any:
-        """A value that was loaded from a file."""
-        with name_file(path):
+    def check(self, value: Any, path: Path) -> Any:
+        """Check a value that was loaded from a file."""
+        with prefix_errors(f"{path}: "):
             check(value, self.shape)
-            if self.check_whole is not None:
-                self.check_whole(value)
+            self.check_whole(value)
         return value
 
 
@@ -275,15 +275,15 @@ SCORE = {
     "interval": (PERCENT, PERCENT),
     "images?": POSITIVE,
     "wrong?": COUNT,
-    "loss?": TOLD_LOSS,
+    "loss?": TEST_LOSS,
     "top5?": {"error": PERCENT, "interval": (PERCENT, PERCENT)},
 }
 CONFIG = Record(
     {
         "run": {
-            "network": IfHas("module", {"name": TEXT, "module": TEXT}, fields_of(Spec)),
+            "network": IfHas("module", {"name": TEXT, "module": TEXT}, shape_of(Spec)),
             "data": {"name": TEXT, "digest": TEXT},
-            "recipe": {"name": TEXT, **fields_of(Recipe)},
+            "recipe": {"name": TEXT, **shape_of(Recipe)},
             "seed": SEED,
             "weights?": TEXT,
             "task?": TEXT,
@@ -296,14 +296,14 @@ CONFIG = Record(
 )
 RESULT = Record(
     IfHas(
-        "task",  # other than classification, with scores of its own
+        "task",  # not classification; it has other scores
         {"steps": COUNT, "task": TEXT, "train?": Named(LOSS)},
         {"steps": COUNT, "train?": {"loss": LOSS, "error": PERCENT}, "validation?": SCORE, "test?": SCORE},
     )
 )
 
 _MEASURED = {"step": COUNT, "epoch?": AT_LEAST_0, "loss": LOSS, "error?": PERCENT}
-_SCORED = {"step": COUNT, "epoch?": AT_LEAST_0, "loss?": TOLD_LOSS, "error?": PERCENT}
+_SCORED = {"step": COUNT, "epoch?": AT_LEAST_0, "loss?": TEST_LOSS, "error?": PERCENT}
 _SIGNAL = ("rms", "growth", "share", "product", "truncated")
 
 
@@ -311,7 +311,7 @@ def _check_signal(line: dict[str, Any]) -> None:
     require_equal_lengths([(name, line[name]) for name in _SIGNAL])
 
 
-LINES = {  # of metrics, by kind; those of other kinds, which newer versions may write, are passed over
+LINES = {  # of metrics, by kind; other kinds, which newer versions may write, are skipped
     "train": Record({**_MEASURED, "lr?": NUMBER, "images_per_second": AT_LEAST_0, "memory?": OrNull(COUNT)}),
     "epoch": Record(_MEASURED),
     "validation": Record(_SCORED),
@@ -321,31 +321,26 @@ LINES = {  # of metrics, by kind; those of other kinds, which newer versions may
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The lines of a known kind. Only the last may be torn, by a kill or a crash, and is then left out."""
+    """Read the lines of a known kind. A kill or crash may have cut off the last line, which is then skipped."""
     found = []
-    lines = _bytes(path, MOST_METRICS).split(b"\n")
+    lines = _read_bytes(path, MOST_METRICS).split(b"\n")
     last = max((i for i, line in enumerate(lines) if line.strip(b" \r\0")), default=-1)
     for i, line in enumerate(lines[: last + 1]):
         where = Path(f"{path}, line {i + 1}")
         try:
-            value = parse(line)
-        except UserError as error:
-            raise UserError(f"{where}: {error}") from None
-        except ValueError as error:
+            value = Record({"kind": TEXT}).check(_parse(line, where), where)
+        except NotJsonError:
             if i == last:
                 break
-            raise UserError(f"{where} cannot be read as JSON ({error}).") from None
-        with name_file(where):
-            check(value, {"kind": TEXT})
+            raise
         if value["kind"] in LINES:
-            found.append(LINES[value["kind"]].checked(value, where))
+            found.append(LINES[value["kind"]].check(value, where))
     return found
 
 
 # --- results ----------------------------------------------------------------------------------
 
-_LOOSE_SCORE = {**SCORE, "interval?": SCORE["interval"]}  # older results lack intervals
-del _LOOSE_SCORE["interval"]
+_OLD_SCORE = {f"{key.removesuffix('?')}?": of for key, of in SCORE.items()} | {"error": PERCENT}  # may lack intervals
 _CURVE = (ListOf(COUNT), ListOf(LOSS))
 _ENTRY = {  # a run in a file of results
     "seed": SEED,
@@ -358,12 +353,10 @@ _ENTRY = {  # a run in a file of results
 }
 
 
-def _check_described(result: dict[str, Any]) -> Spec:
-    """The network that a result tells of; also that its seeds differ and its curves have as many steps as values."""
-    try:
+def _check_training(result: dict[str, Any]) -> Spec:
+    """Check the network, that seeds differ and that curves have as many steps as values; returns the network."""
+    with prefix_errors("network: "):
         spec = Spec.from_dict(result["network"])
-    except UserError as error:
-        raise UserError(f"network: {error}") from None
     seeds = [run["seed"] for run in result["runs"]]
     if len(set(seeds)) < len(seeds):
         raise UserError(f"runs has the seed {max(seeds, key=seeds.count)} twice.")
@@ -374,13 +367,9 @@ def _check_described(result: dict[str, Any]) -> Spec:
     return spec
 
 
-def _check_training(result: dict[str, Any]) -> None:
-    _check_described(result)
-
-
 TRAINING = Record(  # as `resnets results` writes it
     {
-        "network": fields_of(Spec),
+        "network": shape_of(Spec),
         "data": {"name": TEXT},
         "recipe": {"name": TEXT},
         "runs": ListOf({**_ENTRY, "result": {"test": SCORE}}, 1),
@@ -391,24 +380,22 @@ TRAINING = Record(  # as `resnets results` writes it
 
 def _check_groups(result: dict[str, Any]) -> None:
     for i, group in enumerate(result["groups"]):
-        try:
-            _check_described(group)
-        except UserError as error:
-            raise UserError(f"groups[{i}].{error}") from None
+        with prefix_errors(f"groups[{i}]."):
+            _check_training(group)
 
 
 TRAININGS = Record({"groups": ListOf(TRAINING.shape, 1)}, _check_groups)  # of several variants in one file
 
 
 def check_trainings(value: Any, path: Path) -> list[dict[str, Any]]:
-    """The variants in a file that `resnets results` wrote; a file of one variant is a variant itself."""
+    """The variants in a file that `resnets results` wrote; a file may be a single variant."""
     if isinstance(value, dict) and "groups" in value:
-        return TRAININGS.checked(value, path)["groups"]
-    return [TRAINING.checked(value, path)]
+        return TRAININGS.check(value, path)["groups"]
+    return [TRAINING.check(value, path)]
 
 
 def _check_row(row: dict[str, Any]) -> None:
-    units, tests = sum(_check_described(row).blocks), row.get("tests", [])
+    units, tests = sum(_check_training(row).blocks), row.get("tests", [])
     split = "validation" if row["recipe"]["validation"] else "test"
     responses = []
     for i, run in enumerate(row["runs"]):
@@ -427,7 +414,6 @@ def _check_row(row: dict[str, Any]) -> None:
         require_equal_lengths(responses)
 
 
-_PART = {"error": PERCENT}
 ROW = Record(  # as `resnets reproduce` writes it
     {
         "row": TEXT,
@@ -435,7 +421,7 @@ ROW = Record(  # as `resnets reproduce` writes it
         "scaled": ListOf(TEXT),
         "fails_above": PERCENT,
         "tests?": ListOf(TEXT),
-        "network": fields_of(Spec),
+        "network": shape_of(Spec),
         "data": {"name": TEXT, "digest": TEXT},
         "recipe": {"name": TEXT, "validation": COUNT},
         "runs": ListOf(
@@ -443,8 +429,8 @@ ROW = Record(  # as `resnets reproduce` writes it
                 **_ENTRY,
                 "curves": Named(_CURVE),
                 "steps": POSITIVE,
-                "result": {"failed?": TEXT, "validation?": _LOOSE_SCORE, "test?": _LOOSE_SCORE},
-                "tests?": Named({**_LOOSE_SCORE, "top5": _PART}),
+                "result": {"failed?": TEXT, "validation?": _OLD_SCORE, "test?": _OLD_SCORE},
+                "tests?": Named({**_OLD_SCORE, "top5": {"error": PERCENT}}),
                 "signal?": {"size": ListOf(LOSS), "zeros": ListOf(LOSS), "responses?": ListOf(LOSS, 1)},
             },
             1,
@@ -453,7 +439,7 @@ ROW = Record(  # as `resnets reproduce` writes it
     _check_row,
 )
 
-MAPS = ("rms", "missed", "gradient", "cosine", "product", "predicted_product")  # that are drawn
+MAPS = ("rms", "missed", "gradient", "cosine", "product", "predicted_product")  # those that are drawn
 UNITS = ("growth", "share", "truncated")
 
 
@@ -482,50 +468,5 @@ ANALYSES = Record(  # as `resnets analyze --out` writes them
     },
     _check_analyses,
 )
-TEST = Record(  # as `resnets eval -o` writes it, of folders of pictures
-    {"network": {"name": TEXT}, "data": TEXT, "views": TEXT, **SCORE, "images": POSITIVE, "top5": SCORE["top5?"]}
-)
-TRANSFER = Record(  # as `benchmarks.transfer` writes it
-    {
-        "network": {"name": TEXT},
-        "data": {"name": TEXT, "training_images": POSITIVE},
-        "weights": {"name": TEXT},
-        "steps": POSITIVE,
-        "errors": Named(ListOf(PERCENT, 1)),
-        "gains": Named({"mean": NUMBER, "bound_95": NUMBER}),
-    }
-)
 
-# --- benchmarks -------------------------------------------------------------------------------
-
-_MEASUREMENTS = ("seconds", "peak", "foretold", "build", "first")
-_LINE = {
-    "contestants": Named({"reason?": TEXT, **{f"{key}?": ListOf(OrNull(ABOVE_0)) for key in _MEASUREMENTS}}),
-    "rounds": POSITIVE,
-    **{key: of for key, of in PROVENANCE.items() if key != "command"},
-}
-
-
-def _check_rounds(section: dict[str, Any]) -> None:
-    """Contestants are compared round by round, so that each must have been in all."""
-    for name, line in section["lines"].items():
-        if not line["contestants"]:
-            raise UserError(f"lines.{name}.contestants must have at least one contestant.")
-        for key in ("seconds", "peak"):
-            there = {who: found[key] for who, found in line["contestants"].items() if found.get(key)}
-            require_equal_lengths([(f"lines.{name}.contestants.{who}.{key}", each) for who, each in there.items()])
-
-
-BENCH = Record({"lines": Named(_LINE)}, _check_rounds)
-DEPTH = Record({"lines": Named({**_LINE, "layers": POSITIVE, "unit": TEXT, "order": TEXT})}, _check_rounds)
-EPOCH = Record(  # as `benchmarks.epoch` writes it
-    {
-        "files": COUNT,
-        "decoders": COUNT,
-        "points": ListOf({"images": COUNT, "training": COUNT, "decoders": ListOf(COUNT)}, 2),
-        "commit": OrNull(TEXT),
-        "began": TEXT,
-    }
-)
-
-INDEX = Record(Named(TEXT))  # of the weights inside the package: the sha256 of each
+INDEX = Record(Named(TEXT))  # the sha256 of each weights file inside the package

@@ -130,7 +130,7 @@ class Run:
     @property
     def identity(self) -> RunKey:
         run = self.config["run"]
-        with records.name_file(self.config_path):
+        with records.prefix_errors(f"{self.config_path}: "):
             return RunKey.from_dict(run)
 
     @property

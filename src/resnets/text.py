@@ -1,7 +1,7 @@
-"""Everything that the package prints leaves here: lines, tables (rich on a terminal, plain text elsewhere) and JSON.
+"""Print lines, tables (rich on a terminal, plain text elsewhere) and JSON.
 
-Names of classes, folders, files and networks may come from strangers, and a terminal obeys what it is shown. So every
-line and every cell is made printable in this module, and no other module calls `print`.
+Names of classes, folders, files and networks may come from others, and a terminal obeys escape sequences. So this
+module makes every line and cell printable, and no other module calls `print`.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ def clock(seconds: float) -> str:
 
 
 def printable(text: str) -> str:
-    """The text with an escape, as `\\x1b`, for whatever could command a terminal: control characters, line breaks,
-    characters that reverse the direction of writing, and what is no character at all."""
+    """Escape whatever could control a terminal, as `\\x1b`: control characters, line breaks, characters that reverse
+    the direction of writing, and lone surrogates."""
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def columns() -> int:
-    """How wide a drawing may be."""
+    """The width of a drawing."""
     return min(shutil.get_terminal_size().columns, WIDEST) if sys.stdout.isatty() else WIDEST
 
 
 def shows(text: str) -> bool:
-    """Whether the output's encoding has all characters of the text."""
+    """Whether the encoding of the output has all characters of the text."""
     try:
         text.encode(sys.stdout.encoding or "ascii")
     except UnicodeEncodeError:
@@ -57,8 +57,8 @@ def shows(text: str) -> bool:
 
 
 def print_lines(*lines: object, file: IO[str] | None = None, end: str = "\n", flush: bool = False) -> None:
-    """A line for each argument, an empty one without any. A line break inside an argument is escaped: it can only come
-    from a name. `file` is None for wherever standard output is at that moment."""
+    """Print a line for each argument, or an empty line. A line break inside an argument is escaped, as it can only come
+    from a name. `file` defaults to the current standard output."""
     out = sys.stdout if file is None else file
     encoding = getattr(out, "encoding", None) or "utf-8"
     text = "\n".join(printable(str(line)) for line in lines)
@@ -66,12 +66,12 @@ def print_lines(*lines: object, file: IO[str] | None = None, end: str = "\n", fl
 
 
 def say(sentence: str) -> None:
-    """A sentence to the person at the terminal, beside the results."""
+    """Print a sentence to standard error."""
     print_lines(f"resnets: {sentence}", file=sys.stderr, flush=True)
 
 
 def json_text(data: Any, indent: int | None = None) -> str:
-    """JSON in printable ASCII, which keeps every string exactly; numbers that JSON does not have become null."""
+    """JSON in printable ASCII; numbers that JSON does not have become null."""
     return json.dumps(_finite(data), indent=indent, allow_nan=False).replace("\x7f", "\\u007f")
 
 
@@ -88,7 +88,7 @@ def print_json(data: Any) -> None:
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str] = ()) -> None:
-    """The rows under their header; the columns named in `right` are aligned to the right."""
+    """Print rows under a header; the columns named in `right` are aligned to the right."""
     cells = [[printable(cell) for cell in row] for row in rows]
     (_rich if sys.stdout.isatty() else _plain)(header, cells, right)
 
@@ -110,7 +110,7 @@ def _rich(header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)
-    for name in header:  # Text, as square brackets are no markup here
+    for name in header:  # Text, so that square brackets are not markup
         justify: Literal["left", "right"] = "right" if name in right else "left"
         table.add_column(Text(name), justify=justify, no_wrap=name in right, overflow="fold")
     for row in rows:

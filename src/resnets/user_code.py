@@ -1,4 +1,4 @@
-"""Python files of the user's own, which register shortcuts and orders."""
+"""Import Python files of the user, which register shortcuts and orders."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from resnets.errors import UserError, shown
 
 
 def import_file(path: str | Path) -> ModuleType:
-    """Run a Python file as the module of its name, once in a process: what it registers is then known."""
+    """Import a Python file as a module, once in a process."""
     file = Path(path).resolve()
     known = sys.modules.get(file.stem)
     if known is not None and getattr(known, "__file__", None) == str(file):
         return known
     if known is not None or file.stem in sys.stdlib_module_names:
-        raise UserError(f"{path} cannot be imported, as there is another module {file.stem}; rename the file.")
+        raise UserError(f"{path} cannot be imported, because there is another module {file.stem}; rename the file.")
     spec = importlib.util.spec_from_file_location(file.stem, file) if file.is_file() else None
     if spec is None or spec.loader is None:
         raise UserError(f"{path} is not a Python file; give one that registers shortcuts or orders.")

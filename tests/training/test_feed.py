@@ -19,9 +19,9 @@ from resnets import runs
 from resnets.counter_rng import order
 from resnets.data import open_folder
 from resnets.data.colour import jitter, lighting
-from resnets.data.folder import IMAGENET_MEAN, IMAGENET_STD
 from resnets.data.random_crops import View
 from resnets.errors import UserError
+from resnets.metadata import IMAGENET_MEAN_STD
 from resnets.recipe import RECIPES, recipe_of
 from resnets.training.schedule import Schedule
 from resnets.weights.networks import to_peer
@@ -65,7 +65,7 @@ def test_a_batch_is_what_a_slow_loop_gives(data, recipe):
             if chosen.jitter:
                 wanted = jitter(wanted, 0.4, 5, epoch, index)
             wanted = wanted + lighting(0.1, 5, epoch, index).double()[..., None, None]
-            mean, std = (torch.tensor(v).double().view(3, 1, 1) for v in (IMAGENET_MEAN, IMAGENET_STD))
+            mean, std = (torch.tensor(v).double().view(3, 1, 1) for v in IMAGENET_MEAN_STD)
             torch.testing.assert_close(x.double(), ((wanted - mean) / std)[0], rtol=1e-4, atol=1e-4)
             assert int(y) == data.train.labels[index[0]]
 
@@ -95,7 +95,7 @@ def test_padded_crops_of_small_images_are_those_of_cifar(data):
     index = torch.from_numpy(order(30, 1, 0)[:12])
     whole = View("centre", 16, (16, 16))
     pixels = [whole(Path(data.train.path(int(i))).read_bytes(), np.zeros(9)).transpose(2, 0, 1) for i in index]
-    augment = Augment(Normalize.by_channel(IMAGENET_MEAN, IMAGENET_STD), 1, pad=2)
+    augment = Augment(Normalize.by_channel(*IMAGENET_MEAN_STD), 1, pad=2)
     torch.testing.assert_close(x, augment(torch.from_numpy(np.stack(pixels)), index, 0))
 
 
@@ -113,7 +113,13 @@ def test_a_run_tests_on_val_and_says_how_images_are_seen(whole):
     assert whole.result["validation"]["images"] == 6
     header = safetensors.safe_open(whole.weights, "pt").metadata()
     assert json.loads(header["classes"]) == ["cat", "dog", "emu"]
-    said = {"normalize": "channel", "mean": list(IMAGENET_MEAN), "std": list(IMAGENET_STD), "crop": 16, "resize": 18}
+    said = {
+        "normalize": "channel",
+        "mean": list(IMAGENET_MEAN_STD[0]),
+        "std": list(IMAGENET_MEAN_STD[1]),
+        "crop": 16,
+        "resize": 18,
+    }
     assert json.loads(header["preprocessing"]) == said
     assert runs.RunKey.from_dict(whole.config["run"]).slug == whole.path.name
 
@@ -177,7 +183,7 @@ def broken(tmp_path):
 
 
 def test_a_bad_image_ends_the_run_with_its_name(broken, tmp_path):
-    with pytest.raises(UserError, match=r"1\.jpg cannot be decoded \(.*\); remove it, or pass over such"):
+    with pytest.raises(UserError, match=r"1\.jpg cannot be decoded \(.*\); remove it, or skip such"):
         run_of(broken, tmp_path / "runs")
 
 
@@ -185,7 +191,7 @@ def test_bad_images_are_passed_over_in_one_way_only(broken, tmp_path, capfd):
     """The next good image stands in, with its own label; in testing they do not count."""
     run = run_of(broken, tmp_path / "runs", bad_images="skip")
     assert run.result["test"]["images"] == 9
-    warned = [line for line in capfd.readouterr().err.splitlines() if "passed over" in line]
+    warned = [line for line in capfd.readouterr().err.splitlines() if "; skipped" in line]
     assert len(warned) == 6  # each once
     chosen = recipe_of("imagenet-paper", **SMALL)
     feed = tiny.trainer_of(SPEC, broken, chosen, 0, reading={"workers": 0, "bad_images": "skip"}).task.feed
@@ -279,7 +285,7 @@ def test_the_papers_schedule_on_imagenet():
 
 
 def test_crops_of_pictures_are_refused_for_images_in_memory(tmp_path):
-    with pytest.raises(UserError, match=r"crops pictures in files .*leave augment at pad and side at 0"):
+    with pytest.raises(UserError, match=r"crops images in files .*leave augment at pad and side at 0"):
         tiny.train_tiny(tmp_path, augment="scale")
 
 

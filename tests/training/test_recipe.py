@@ -71,7 +71,7 @@ BAD = [
     ({"validation": -5}, "validation must be at least 0"),
     ({"rate": 0.1}, "unknown option 'rate'"),
     ({"name": "mine"}, "unknown option 'name'"),
-    ({"lr": 0.1, "learning_rate": 0.2}, "learning_rate and lr are one option"),
+    ({"lr": 0.1, "learning_rate": 0.2}, "learning_rate and lr are the same option"),
     ({"optimizer": "AdamW", "optimizer_options": "betas"}, "written as betas=0.9,0.95,eps=1e-6, not 'betas'"),
     ({"optimizer": "AdamW", "optimizer_options": "eps=small"}, "eps must be numbers, true, false or none"),
     ({"optimizer_options": "eps=1e-6"}, "are for classes of torch.optim"),

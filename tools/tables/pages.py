@@ -19,6 +19,7 @@ from resnets.runs import Summary
 from resnets.spec import Spec
 from resnets.text import print_lines, say
 from tools.tables import depth, performance, reliability, reproduced
+from tools.tables.records import TEST, TRANSFER
 
 _PLACE = re.compile(r"(<!-- results: ([a-z0-9-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -47,7 +48,7 @@ def write_imagenet(results: Path) -> str:
     """Every test by a protocol of the papers: top-1 and top-5 errors, with their intervals."""
     lines = ["| network | data | views | top-1 error | top-5 error |", "|---|---|---|---|---|"]
     for path in sorted((results / "imagenet").glob("*.json")):
-        result = records.TEST.read(path)
+        result = TEST.read(path)
         cells = [_write_interval(score) for score in (result, result["top5"])]
         data = f"{Path(result['data']).name}, {result['images']} pictures"
         link = f"[{result['network']['name']}](../results/imagenet/{path.name})"
@@ -66,7 +67,7 @@ def write_transfer(results: Path) -> str:
     lines = ["| network | images | begun at | test error | behind the weights by |", "|---|---|---|---|---|"]
     found = sorted((results / "transfer").glob("*.json"))
     for path in found:
-        result = records.TRANSFER.read(path)
+        result = TRANSFER.read(path)
         link = f"[{result['network']['name']}](../results/transfer/{path.name})"
         images = f"{result['data']['name']}, {result['data']['training_images']:,} in {result['steps']} steps"
         for way, errors in result["errors"].items():

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from resnets import records
 from tools.tables import targets as aims
 from tools.tables.ratios import Line, Spread, compute_ratio, read_lines, read_reason, read_values
+from tools.tables.records import EPOCH
 
 GIB, MIB = 2**30, 2**20
 NOT_YET = "Not measured yet: `make bench` measures it, and `make tables` puts it here."
@@ -21,7 +21,7 @@ LABELS = {
     "onnxruntime": "ours, ONNX Runtime",
     "openvino": "ours, OpenVINO",
     "only PIL": "ours, decoding by PIL",
-    "fast-jpeg": "ours, by the extra fast-jpeg",
+    "fast-jpeg": "ours, with simplejpeg (removed since)",
 }
 Table = tuple[list[str], list[list[str]]]  # header, rows
 
@@ -174,7 +174,7 @@ def _write_epoch(results: Path) -> str:
     path = results / "bench" / "epoch.json"
     if not path.exists():
         return "Not measured yet: `python -m benchmarks.epoch` measures it."
-    record = records.EPOCH.read(path)
+    record = EPOCH.read(path)
     _, indexed, *along = record["points"]
     rows = [
         [f"{point['images']:,}", *(f"{size / MIB:.0f}" for size in (point["training"], sum(point["decoders"])))]

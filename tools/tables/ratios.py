@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from resnets import records
+from tools.tables.records import BENCH, DEPTH
 
 Line = Mapping[str, Any]  # of results/bench/*.json: `contestants`, and where the numbers come from
 
@@ -41,7 +41,7 @@ class Spread:
 def read_lines(results: Path, section: str) -> dict[str, Line]:
     """The lines of a section by name; empty where it was not measured."""
     path = results / "bench" / f"{section}.json"
-    record = records.DEPTH if section == "depth" else records.BENCH
+    record = DEPTH if section == "depth" else BENCH
     return record.read(path)["lines"] if path.exists() else {}
 
 

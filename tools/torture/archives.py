@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 
 from resnets.data.archive import read_archive
-from resnets.data.cifar import CIFAR10
 from resnets.data.idx import read_idx
 from resnets.data.layouts import read_files
 from resnets.data.prepare import META, TRUTH
+from resnets.data.sets import CIFAR10
 from tests.data.conftest import Tiny, _describe, _rows, official_pickle
 from tools.torture.command import run
 from tools.torture.mutation import mutated, near_front

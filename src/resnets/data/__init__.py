@@ -1,9 +1,9 @@
-"""Images to train and test on: CIFAR and Fashion-MNIST, checked by hash, procedural ones, and folders of files.
+"""Images to train and test on: CIFAR, Fashion-MNIST, procedural images, and folders of image files.
 
 >>> from resnets.data import open_data
 >>> images = open_data("synthetic:512")
 
-torch is imported by what needs it, not by `import resnets.data`.
+`import resnets.data` does not import torch.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from resnets.data.augment import Augment, Normalize
     from resnets.data.batch_order import BatchOrder
 
-_LAZY = {  # what imports torch, and where it lives
+_LAZY = {  # names that import torch, and their modules
     "Augment": "resnets.data.augment",
     "Normalize": "resnets.data.augment",
     "BatchOrder": "resnets.data.batch_order",
@@ -57,7 +57,7 @@ __all__ = [
 def open_data(
     what: str | os.PathLike[str] | Images | Folder, dir: str | Path | None = None, progress: Progress | None = None
 ) -> Images | Folder:
-    """The images that a word names, which every command takes as `--data`.
+    """Open the images that a word names, as `--data` of every command does.
 
     `cifar10`, `cifar100`, `fashion-mnist`, `synthetic` or `synthetic:N` are sets in memory; `imagenet:DIR` and the path
     of a folder are class folders of image files. `dir` is a folder in which to look for a set besides the usual ones.
@@ -75,7 +75,7 @@ def open_data(
 
 
 def parse_folder(word: str) -> tuple[str | None, bool]:
-    """The folder that a word names, or None, and whether it holds ImageNet."""
+    """The folder that a word names, or None, and whether it is ImageNet."""
     name, _, rest = word.partition(":")
     if name == "imagenet" and rest:
         return rest, True
@@ -85,7 +85,7 @@ def parse_folder(word: str) -> tuple[str | None, bool]:
 
 
 def load(name: str, dir: str | Path | None = None, progress: Progress | None = None) -> Images:
-    """A set of images in memory by its name: `cifar10`, `cifar100`, `fashion-mnist`, `synthetic` or `synthetic:N`."""
+    """Load a set of images by its name: `cifar10`, `cifar100`, `fashion-mnist`, `synthetic` or `synthetic:N`."""
     kind, colon, count = name.partition(":")
     if kind == "synthetic":
         if colon and not re.fullmatch("[0-9]{1,12}", count):
@@ -99,7 +99,7 @@ def load(name: str, dir: str | Path | None = None, progress: Progress | None = N
 
 
 def _unknown(word: str) -> UserError:
-    """There is neither a set nor a folder of this name; the nearest of both are named."""
+    """The error for a name that is neither a set nor a folder; it suggests the nearest ones."""
     sets = [*DATASETS, "synthetic"]
     with suppress(OSError):
         folders = [entry.name for entry in os.scandir(".") if entry.is_dir()]

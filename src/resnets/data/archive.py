@@ -1,4 +1,4 @@
-"""Reading files out of a tar archive, which is never unpacked."""
+"""Read files of a tar archive without unpacking it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MEMBERS = 1000
 
 
 def read_archive(path: Path, wanted: Collection[str]) -> dict[str, bytes]:
-    """The `wanted` members by name. An archive with a member that no data set needs is refused whole."""
+    """Read the `wanted` members. An archive with a link, an absolute name or another suspicious member is refused."""
     found: dict[str, bytes] = {}
     try:
         with open_tar(path, UNPACKED) as tar:
@@ -40,5 +40,5 @@ def _fault(member: tarfile.TarInfo, number: int) -> str:
     if not (member.isreg() or member.isdir()) or member.issparse():
         return "is a link, a device or another special file"
     if member.size > LARGEST or number >= MEMBERS:
-        return "is more than such an archive holds"
+        return "makes the archive hold more than a data set has"
     return ""

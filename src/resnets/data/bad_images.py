@@ -1,4 +1,4 @@
-"""What is done about images that cannot be decoded: they end the work, or are passed over and told."""
+"""The policy for images that cannot be decoded: raise an error, or skip them with a warning."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from resnets.errors import UserError, one_of
 
 POLICIES = ("error", "skip")
-_TOLD = 10  # that are named
+_WARNINGS = 10
 
 
 def require_policy(policy: str) -> None:
@@ -16,7 +16,7 @@ def require_policy(policy: str) -> None:
 
 
 class BadImages:
-    """A policy, and the paths of the images that it met."""
+    """A policy, and the paths of the bad images that were found."""
 
     def __init__(self, policy: str = "error", warn: Callable[[str], None] = lambda sentence: None) -> None:
         require_policy(policy)
@@ -24,11 +24,11 @@ class BadImages:
         self.met: set[str] = set()
 
     def judge(self, path: str, fault: str) -> None:
-        """`fault` is the end of a sentence that begins with the path."""
+        """Raise or warn. `fault` is the end of a sentence that starts with the path."""
         if self.policy == "error":
-            raise UserError(f"{path} {fault}; remove it, or pass over such images by --bad-images skip.")
+            raise UserError(f"{path} {fault}; remove it, or skip such images with --bad-images skip.")
         if path not in self.met:
             self.met.add(path)
-            if len(self.met) <= _TOLD:
-                more = "; further ones are not told" if len(self.met) == _TOLD else ""
-                self.warn(f"{path} {fault}; passed over{more}.")
+            if len(self.met) <= _WARNINGS:
+                more = "; no warnings for further ones" if len(self.met) == _WARNINGS else ""
+                self.warn(f"{path} {fault}; skipped{more}.")

@@ -1,4 +1,4 @@
-"""Which images each step sees, on one process or on many, from any step on."""
+"""The images of each step, in one process or many, from any step on."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from resnets.recipe import Epochs
 class BatchOrder(Epochs):
     """An endless stream of `n` images, each once an epoch in a new order, cut into batches of equal size.
 
-    A batch that reaches the end of an epoch goes on with the next, as the authors' Caffe did, so no batch is
-    short. Everything is a pure function of the seed and the step: training may begin anywhere.
+    A batch at the end of an epoch continues with the next one, as in the authors' Caffe, so no batch is short.
+    Everything is a pure function of seed and step, so training can start at any step.
     """
 
     seed: int
 
     def batch(self, step: int, share: slice = slice(None)) -> list[tuple[int, Tensor]]:
-        """The indices of batch `step`, or of a share of it, in pieces that each lie in one epoch."""
+        """The indices of batch `step`, or of a share of it, as pairs of an epoch and its indices."""
         low, high, _ = share.indices(self.size)
         at, end = step * self.size + low, step * self.size + high
         pieces = []

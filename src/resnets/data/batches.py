@@ -1,4 +1,4 @@
-"""Batches to train and test with, from memory or from files. What is drawn is a function of seed and step alone."""
+"""Batches for training and testing, from memory, files or a user's data sets. Draws depend on seed and step only."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from resnets.data.bad_images import BadImages
 from resnets.data.batch_order import BatchOrder
 from resnets.data.colour import jitter, lighting
 from resnets.data.datasets import Datasets, fetch
-from resnets.data.decode_workers import Piece, Views, Wanted, decode_ahead, pieces, usual_workers
+from resnets.data.decode_workers import Piece, Request, Views, decode_ahead, pieces, usual_workers
 from resnets.data.files import Files
 from resnets.data.folder import Folder
 from resnets.data.images import SPLIT_SEED, Images, Indices
@@ -25,13 +25,13 @@ from resnets.data.random_crops import View
 from resnets.errors import UserError
 from resnets.recipe import Recipe
 
-Batch = tuple[Tensor, Tensor]  # what the network reads, and labels
+Batch = tuple[Tensor, Tensor]  # inputs and labels
 
-_TESTED = 500  # images in memory at a time
+_TEST_BATCH = 500  # of images in memory
 
 
 class Batches(ABC):
-    """The images of a training, on its device, this process's share of them."""
+    """The batches of a training on its device: this process's share of each."""
 
     def __init__(
         self, data: Images | Folder | Datasets, recipe: Recipe, seed: int, device: torch.device, share: slice
@@ -43,18 +43,23 @@ class Batches(ABC):
         self.preprocessing: dict[str, object] = {}  # what a file of weights says beside mean and deviation
 
     normalize: Normalize
-    counts: dict[str, int]
-    """How many images `validation` and `test` have, as far as is known before they are read."""
+    splits: dict[str, tuple[Any, Any]]
+    """Images, and labels or indices, of `validation` and `test`."""
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many images each split has, with those that turn out to be bad."""
+        return {split: len(index) for split, (_, index) in self.splits.items()}
 
     def augment(self, size: int | None) -> Augment:
-        """Crops and mirror images of images scaled to `size`."""
+        """The augmentation of images scaled to `size`."""
         if size not in self.augments:
             self.augments[size] = Augment(self.normalize, self.seed, self.recipe.pad, self.recipe.flip, size)
         return self.augments[size]
 
     @abstractmethod
     def batch(self, step: int, size: int | None = None) -> Batch:
-        """This process's share of a batch, augmented and scaled to `size`; it may end one epoch and begin the next."""
+        """This process's share of a batch, augmented and scaled to `size`; it may contain the end of an epoch."""
 
     @abstractmethod
     def plain(self, places: Indices, size: int) -> Iterator[Tensor]:
@@ -66,14 +71,14 @@ class Batches(ABC):
 
 
 class MemoryBatches(Batches):
-    """CIFAR and the like, whole on the device."""
+    """A small set such as CIFAR, all of it on the device."""
 
     def __init__(self, data: Images, recipe: Recipe, seed: int, device: torch.device, share: slice) -> None:
         super().__init__(data, recipe, seed, device, share)
         if recipe.augment != "pad" or recipe.side:
             raise UserError(
-                f"recipe {recipe.name} crops pictures in files (augment {recipe.augment}, side {recipe.side}), and "
-                f"{data.name} is small images in memory: leave augment at pad and side at 0."
+                f"recipe {recipe.name} crops images in files (augment {recipe.augment}, side {recipe.side}), but "
+                f"{data.name} has small images in memory: leave augment at pad and side at 0."
             )
         self.images = torch.from_numpy(data.train_images[self.train]).to(device)
         self.labels = torch.from_numpy(data.train_labels[self.train]).to(device)
@@ -81,7 +86,6 @@ class MemoryBatches(Batches):
             "validation": (data.train_images[self.held], data.train_labels[self.held]),
             "test": (data.test_images, data.test_labels),
         }
-        self.counts = {split: len(labels) for split, (_, labels) in self.splits.items()}
         self.normalize = normalize_of(data, recipe).to(device)
 
     def batch(self, step: int, size: int | None = None) -> Batch:
@@ -100,13 +104,13 @@ class MemoryBatches(Batches):
 
     def test_batches(self, split: str, share: slice) -> Iterator[Batch]:
         images, labels = (torch.from_numpy(array[share]) for array in self.splits[split])
-        for start in range(0, len(labels), _TESTED):
-            part = slice(start, start + _TESTED)
+        for start in range(0, len(labels), _TEST_BATCH):
+            part = slice(start, start + _TEST_BATCH)
             yield self.normalize(images[part].to(self.device)), labels[part].to(self.device)
 
 
 class FileBatches(Batches):
-    """Class folders, decoded ahead of time by worker processes."""
+    """Class folders, decoded by worker processes."""
 
     def __init__(
         self,
@@ -126,17 +130,13 @@ class FileBatches(Batches):
         if recipe.normalize != "channel":
             raise UserError("images in files are normalised by channel; leave normalize at channel.")
         if recipe.sizes and recipe.augment != "pad":
-            raise UserError(f"sizes go with augment pad, not with {recipe.augment}.")
+            raise UserError(f"sizes need augment pad, not {recipe.augment}.")
         self.files, self.bad = data.train, BadImages(bad_images, warn)
         self.workers = usual_workers(device) if workers is None else workers
         self.normalize = normalize_of(data, recipe).to(device)
         self.views, self.middles = (Views(view, seed) for view in views_of(recipe, side))
         self.preprocessing = {"crop": self.middles.view.side, "resize": self.middles.view.shorter[0]}
-        # The indices of each split in its files; those of one tree have no test images.
-        self.splits: dict[str, tuple[Files, Indices]] = {"validation": (data.train, self.held)}
-        if data.test is not None:
-            self.splits["test"] = data.test, np.arange(len(data.test))
-        self.counts = {split: len(index) for split, (_, index) in self.splits.items()}
+        self.splits = _splits(data, self.held)
         self.at_once = at_once or recipe.micro_batch or max(share.stop - share.start, 1)
         self.next = -1
         self.ahead: Iterator[Piece] = iter(())
@@ -147,7 +147,7 @@ class FileBatches(Batches):
     def batch(self, step: int, size: int | None = None) -> Batch:
         if step != self.next:
             self.close()
-            self.ahead = self.running.enter_context(decode_ahead(self.views, self._wanted(step), self.workers))
+            self.ahead = self.running.enter_context(decode_ahead(self.views, self._requests(step), self.workers))
         self.next = step + 1
         images, labels = [], []
         for epoch, index in self.stream.batch(step, self.share):
@@ -156,40 +156,41 @@ class FileBatches(Batches):
             labels.append(torch.from_numpy(self.files.labels[at]).to(self.device))
         return torch.cat(images), torch.cat(labels)
 
-    def _wanted(self, first: int) -> Iterator[Wanted]:
+    def _requests(self, first: int) -> Iterator[Request]:
         for step in count(first):
             for epoch, index in self.stream.batch(step, self.share):
                 yield from pieces(self.files, [(epoch, self.train[index.numpy()])])
 
     def _gather(self, epoch: int, number: int) -> tuple[Tensor, Indices]:
-        """The next so many images, and their indices. For a bad one its next good neighbour stands in."""
+        """The next `number` images, and their indices."""
         found: list[Piece] = []
         while sum(len(piece.pixels) for piece in found) < number:
-            found.append(self._mend(next(self.ahead)))
-        at = np.array([i for piece in found for i in piece.wanted.index])
-        return self._move(np.concatenate([piece.pixels for piece in found])), at
+            found.append(self._replace_bad(next(self.ahead)))
+        at = np.array([i for piece in found for i in piece.request.index])
+        return self._to_device(np.concatenate([piece.pixels for piece in found])), at
 
-    def _mend(self, piece: Piece) -> Piece:
+    def _replace_bad(self, piece: Piece) -> Piece:
+        """Put the next good image of the folder in the place of each bad one."""
         for place, fault in piece.faults.items():
-            self.bad.judge(piece.wanted.paths[place], fault)
-            for index in self._neighbours(piece.wanted.index[place]):
-                (one,) = pieces(self.files, [(piece.wanted.epoch, np.array([index]))])
+            self.bad.judge(piece.request.paths[place], fault)
+            for index in self._neighbours(piece.request.index[place]):
+                (one,) = pieces(self.files, [(piece.request.epoch, np.array([index]))])
                 other = self.views[one]
                 if not other.faults:
                     piece.pixels[place] = other.pixels[0]
-                    piece.wanted.index[place] = index
+                    piece.request.index[place] = index
                     break
             else:
                 raise UserError(f"{self.files.root} has no image that can be read.")
         return piece
 
     def _neighbours(self, index: int) -> Iterator[int]:
-        """The training images after an image, round to it."""
+        """The training images after this one, and then those before it."""
         place = int(np.searchsorted(self.train, index))
         return (int(self.train[(place + k) % len(self.train)]) for k in range(1, len(self.train)))
 
-    def _move(self, pixels: np.ndarray) -> Tensor:
-        """On the device, as images (N, 3, side, side) whose channels lie together."""
+    def _to_device(self, pixels: np.ndarray) -> Tensor:
+        """Images (N, 3, side, side) on the device, in channels-last order."""
         images = torch.from_numpy(pixels)
         if self.device.type == "cuda":
             images = images.pin_memory()
@@ -213,34 +214,34 @@ class FileBatches(Batches):
 
     def plain(self, places: Indices, size: int) -> Iterator[Tensor]:
         for pixels, _ in self._middle(self.files, self.train[places], size):
-            yield self.normalize(self._move(pixels))
+            yield self.normalize(self._to_device(pixels))
 
     def test_batches(self, split: str, share: slice) -> Iterator[Batch]:
         files, index = self.splits[split]
         for pixels, at in self._middle(files, index[share], self.at_once):
-            yield self.normalize(self._move(pixels)), torch.from_numpy(files.labels[at]).to(self.device)
+            yield self.normalize(self._to_device(pixels)), torch.from_numpy(files.labels[at]).to(self.device)
 
     def _middle(self, files: Files, index: Indices, size: int) -> Iterator[tuple[np.ndarray, Indices]]:
-        """The middles of images, `size` at a time, without bad ones."""
+        """Centre crops, `size` at a time, without bad images."""
 
-        def cut() -> Iterable[Wanted]:
+        def requests() -> Iterable[Request]:
             for start in range(0, len(index), size):
                 yield from pieces(files, [(0, index[start : start + size])])
 
-        held: list[np.ndarray] = []
+        pixels: list[np.ndarray] = []
         at: list[int] = []
         seen = 0
-        with decode_ahead(self.middles, cut(), self.workers) as found:
-            for piece in found:
+        with decode_ahead(self.middles, requests(), self.workers) as stream:
+            for piece in stream:
                 for place, fault in piece.faults.items():
-                    self.bad.judge(piece.wanted.paths[place], fault)
+                    self.bad.judge(piece.request.paths[place], fault)
                 good = [k for k in range(len(piece.pixels)) if k not in piece.faults]
-                held.append(piece.pixels[good])
-                at += [piece.wanted.index[k] for k in good]
+                pixels.append(piece.pixels[good])
+                at += [piece.request.index[k] for k in good]
                 seen += len(piece.pixels)
                 if (seen % size == 0 or seen == len(index)) and at:
-                    yield np.concatenate(held), np.array(at)
-                    held, at = [], []
+                    yield np.concatenate(pixels), np.array(at)
+                    pixels, at = [], []
 
     def close(self) -> None:
         """Stop the processes that decode ahead."""
@@ -249,16 +250,13 @@ class FileBatches(Batches):
 
 
 class DatasetBatches(Batches):
-    """A user's data sets: items as they are, without normalization or augmentation of ours."""
+    """A user's data sets: items as they are, neither normalised nor augmented."""
 
     def __init__(self, data: Datasets, recipe: Recipe, seed: int, device: torch.device, share: slice) -> None:
         super().__init__(data, recipe, seed, device, share)
         if recipe.sizes:
-            raise UserError("sizes scale images of ours; give data sets that have the size you want.")
-        self.splits: dict[str, tuple[Any, Indices]] = {"validation": (data.train, self.held)}
-        if data.test is not None:
-            self.splits["test"] = data.test, np.arange(len(data.test))
-        self.counts = {split: len(index) for split, (_, index) in self.splits.items()}
+            raise UserError("sizes do not apply to your own data sets; scale the images there.")
+        self.splits = _splits(data, self.held)
 
     def batch(self, step: int, size: int | None = None) -> Batch:
         pieces = [(epoch, self.train[index.numpy()]) for epoch, index in self.stream.batch(step, self.share)]
@@ -284,6 +282,12 @@ class DatasetBatches(Batches):
             yield self._collate(list(fetch(data, index[share][start : start + size])))
 
 
+def _splits(data: Folder | Datasets, held: Indices) -> dict[str, tuple[Any, Indices]]:
+    """The data and the indices of each split; a single tree has no test images."""
+    test = {} if data.test is None else {"test": (data.test, np.arange(len(data.test)))}
+    return {"validation": (data.train, held), **test}
+
+
 class TrainingSplit(NamedTuple):
     """How a recipe uses the training images."""
 
@@ -298,15 +302,15 @@ def split_training(data: Images | Folder | Datasets, recipe: Recipe) -> Training
 
 
 def normalize_of(data: Images | Folder, recipe: Recipe) -> Normalize:
-    """How the pixels of a training are normalised; a mean image is that of the images trained on alone."""
+    """The normalisation for a training; a mean image is computed without the validation images."""
     if isinstance(data, Folder):
         return Normalize.by_channel(data.mean, data.std)
     return Normalize.of(data, recipe.normalize, data.split(recipe.validation, SPLIT_SEED)[0])
 
 
 def views_of(recipe: Recipe, side: int) -> tuple[View, View]:
-    """What is seen of an image in training, and in testing. The papers' sides belong to crops of 224."""
-    if recipe.augment == "pad":  # whole images; crops and mirroring follow on the device
+    """The views for training and for testing. The papers' shorter sides are for crops of 224, so scale them."""
+    if recipe.augment == "pad":  # whole images, which are cropped and mirrored on the device
         whole = View("centre", side, (side, side))
         return whole, whole
     low, high = (round(shorter * side / 224) for shorter in recipe.shorter)

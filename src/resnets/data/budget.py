@@ -1,7 +1,6 @@
-"""How many pixels are decoded at the same time, over all threads or over all decoding processes of a command.
+"""Limit how many pixels all threads or worker processes of a command decode at the same time.
 
-A picture needs up to eight bytes a pixel while it is decoded. One waits until there is room for it; the largest that is
-allowed goes alone.
+Decoding takes up to eight bytes a pixel. Each image waits for room; the largest one allowed is decoded alone.
 """
 
 from __future__ import annotations
@@ -15,19 +14,19 @@ from typing import Any
 
 SHARES = 16
 SHARE = 1 << 23  # pixels
-SMALL = 1 << 20  # pixels of a picture that never waits
-LARGE = 1 << 25  # pixels of a picture whose memory is given back at once
+SMALL = 1 << 20  # pixels of an image that never waits
+LARGE = 1 << 25  # pixels of an image whose memory is returned at once
 
 
 class Budget:
-    """Shares of memory that are taken and given back. `locks` is where the locks come from."""
+    """Shares of memory to take and release. `locks` is `threading` or `multiprocessing`."""
 
     def __init__(self, locks: Any = threading) -> None:
         self.turn, self.shares = locks.Lock(), locks.Semaphore(SHARES)
 
     @contextmanager
     def take(self, shares: int) -> Iterator[None]:
-        """Wait for so many shares, or for all; in turn, so that a large picture is not overtaken for ever."""
+        """Wait for this many shares, or for all; first come, first served, so that large images get their turn."""
         shares = min(shares, SHARES)
         with self.turn:
             for _ in range(shares):
@@ -48,13 +47,13 @@ def shared_budget() -> Budget:
 
 
 def use_budget(budget: Budget) -> None:
-    """Take room from this budget from now on, in the whole process."""
+    """Use this budget from now on, in the whole process."""
     _budget.turn, _budget.shares = budget.turn, budget.shares
 
 
 @contextmanager
 def room_for(size: tuple[int, int]) -> Iterator[None]:
-    """Room to decode a picture of this width and height and to scale it."""
+    """Wait for room to decode and scale an image of this width and height."""
     pixels = size[0] * size[1]
     if pixels <= SMALL:
         yield
@@ -64,17 +63,17 @@ def room_for(size: tuple[int, int]) -> Iterator[None]:
             yield
         finally:
             if pixels > LARGE:
-                _give_back_freed_memory()
+                _trim_memory()
 
 
-def _give_back_freed_memory() -> None:
-    """glibc keeps what a thread has freed for that thread alone; of large pictures each would keep one."""
+def _trim_memory() -> None:
+    """Return freed memory to the system: glibc keeps it for the thread that freed it."""
     with suppress(OSError, AttributeError):  # another C library
         ctypes.CDLL("libc.so.6").malloc_trim(0)
 
 
 @contextmanager
 def room_for_a_network() -> Iterator[None]:
-    """Room to run a network on a batch of views."""
+    """Wait for room to run a network on a batch of views."""
     with _budget.take(SHARES // 4):
         yield

@@ -1,4 +1,4 @@
-"""`check`: decode every image of a folder, count what is odd, name what is bad."""
+"""Decode every image of a folder; count conversions and list bad images."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from resnets.data.files import Files
 from resnets.data.folder import Folder
 from resnets.progress import Progress
 
-_AT_ONCE = 64  # files that a process looks at before it tells
+_AT_ONCE = 64  # files that a process decodes before it reports
 
 
 @dataclass
 class Found:
-    """What some files are."""
+    """What was found in some files."""
 
     count: int = 0
     notes: Counter[str] = field(default_factory=Counter)  # greyscale, turned by EXIF ...
-    bad: dict[str, str] = field(default_factory=dict)  # path: the end of a sentence that begins with it
+    bad: dict[str, str] = field(default_factory=dict)  # path: the end of a sentence that starts with it
     sides: Counter[int] = field(default_factory=Counter)  # the shorter ones
 
     def add(self, other: Found) -> None:
@@ -35,8 +35,8 @@ class Found:
         self.sides += other.sides
 
 
-class Looks(Dataset[Found]):
-    """Decodes files, whole."""
+class Decoding(Dataset[Found]):
+    """Decodes whole files."""
 
     def __getitem__(self, paths: list[str]) -> Found:
         found = Found(len(paths))
@@ -57,14 +57,14 @@ def parts(data: Folder) -> dict[str, Files]:
 
 
 def check(data: Folder, progress: Progress, processes: int | None = None) -> dict[str, Found]:
-    """Every image of each part of a folder."""
+    """Decode every image of each part of a folder."""
     found = {}
     for part, files in parts(data).items():
         whole = found[part] = Found()
         workers = (os.cpu_count() or 1) if processes is None else processes
         with (
             progress.task(f"decoding {part}", len(files)) as advance,
-            decode_ahead(Looks(), _batches(files), workers) as stream,
+            decode_ahead(Decoding(), _batches(files), workers) as stream,
         ):
             for some in stream:
                 whole.add(some)

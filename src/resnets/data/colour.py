@@ -1,7 +1,7 @@
-"""Colours changed at random, for a batch of images with values from 0 to 1 on the device where they lie.
+"""Random colour changes of a batch of images with values from 0 to 1, on their device.
 
 Lighting is AlexNet's, which the papers use: along the principal components of ImageNet's pixels. Jitter is that of
-the Torch code: brightness, contrast and saturation, in an order that is drawn.
+the Torch code: brightness, contrast and saturation in a random order.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _ORDERS = tuple(permutations(range(3)))
 
 
 def lighting(strength: float, seed: int, epoch: int, index: npt.NDArray[np.int64]) -> Tensor:
-    """What is added to R, G and B of each image: (N, 3). `strength` is the deviation of the three normal draws."""
+    """The shift of R, G and B of each image: (N, 3). `strength` is the std of the three normal draws."""
     u = uniform(draws("lighting", seed, epoch, index[:, None] * 6 + np.arange(6)))
     normal = np.sqrt(-2 * np.log1p(-u[:, :3])) * np.cos(2 * math.pi * u[:, 3:])  # by Box and Muller
     return torch.from_numpy((strength * normal * VARIANCES) @ AXES.T).float()
 
 
 def jitter(images: Tensor, strength: float, seed: int, epoch: int, index: npt.NDArray[np.int64]) -> Tensor:
-    """Brightness, contrast and saturation of each image times 1 +- at most `strength`."""
+    """Multiply brightness, contrast and saturation of each image by 1 +- at most `strength`."""
     u = uniform(draws("jitter", seed, epoch, index[:, None] * 4 + np.arange(4)))
     factors = torch.from_numpy(1 + strength * (2 * u[:, :3] - 1)).to(images)
     order = (u[:, 3] * len(_ORDERS)).astype(np.int64)

@@ -1,7 +1,7 @@
-"""What is known of a published set of small images: its classes, where it comes from, and how to tell a true copy.
+"""A published set of small images: its classes, where to get it, and the hashes of a true copy.
 
-Every source is brought into one form, `Rows`: the records of the official binary files, a label byte and
-then the R, G and B planes, training images before test images. Rows are used only if their hash is known.
+Every source is converted to one form, `Rows`: the records of CIFAR's official binary files, a label byte and then the
+R, G and B planes, training images before test images. Rows are used only if their hash is known.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ Rows = npt.NDArray[Any]  # of RECORD
 
 @dataclass(frozen=True)
 class Layout:
-    """A form in which the set is published: a folder of files, or an archive of that folder."""
+    """One form of the published files: a folder, or an archive of that folder."""
 
-    form: str  # how its files are read: a name of `layouts.READERS`
+    form: str  # the reader of its files, in `layouts.READERS`
     folder: str
     train: tuple[str, ...]
     test: tuple[str, ...]
-    archive: str = ""  # its file name, if there is one; may have * where a version stands
-    md5: str = ""  # of the archive, where it is one known file
-    extra: tuple[str, ...] = ()  # files that carry no images
-    md5s: tuple[str, ...] = ()  # of `files`, where they are published one by one
+    archive: str = ""  # its file name; * stands for a version
+    md5: str = ""  # of the archive, where it is known
+    extra: tuple[str, ...] = ()  # files without images
+    md5s: tuple[str, ...] = ()  # of `files`, if they are published one by one
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -40,25 +40,25 @@ class Layout:
 
 @dataclass(frozen=True)
 class DatasetSpec:
-    """A set of small labelled images with the hashes that prove a copy of it."""
+    """A set of small labelled images, and the hashes of a true copy."""
 
     name: str
     title: str
     classes: tuple[str, ...]
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
-    counts: tuple[int, int]  # training and test images; each class has its equal share
+    counts: tuple[int, int]  # training and test images; all classes have the same number
     content: str  # sha256 of the rows in canonical order
     official: str  # sha256 of the rows in official order, where known
     batches: tuple[str, ...]  # md5 of the official binary files, where known
     layouts: tuple[Layout, ...]
     download: str  # the official archive, or the folder with the official files
-    clone: str = ""  # the usual name of a folder with its images as PNG
-    npm: str = ""  # a package that carries it
+    clone: str = ""  # the name of a folder with its images as PNG files
+    npm: str = ""  # a package that contains it
 
     @property
     def published(self) -> str:
-        """The official files, in words."""
+        """The names of the official files."""
         archives = [layout.archive for layout in self.layouts if layout.md5]
         return " or ".join(archives) or ", ".join(self.layouts[0].files)
 
@@ -76,30 +76,28 @@ class DatasetSpec:
         ).with_digest(digest)
 
     def canonical(self, rows: Rows) -> Rows:
-        """The one order that the contents give: training and test rows, each sorted by their sha256.
+        """Sort training and test rows by their sha256.
 
-        It stands in for the official order where a source has lost it, and mixes the classes as that does.
+        Sources that have lost the official order use this one, which mixes the classes too.
         """
 
         def ordered(part: Rows) -> Rows:
-            keys = [hashlib.sha256(row.data).digest() for row in _matrix(part)]
+            keys = [hashlib.sha256(row.tobytes()).digest() for row in part]
             return part[sorted(range(len(part)), key=keys.__getitem__)]
 
         return np.concatenate([ordered(rows[: self.counts[0]]), ordered(rows[self.counts[0] :])])
 
     def check_batch(self, number: int, rows: Rows, where: str) -> None:
         """Refuse rows that are not those of the official file `number`, where its hash is known."""
-        if (
-            self.batches
-            and (found := hashlib.md5(_bytes(rows), usedforsecurity=False).hexdigest()) != self.batches[number]
-        ):
+        found = hashlib.md5(_bytes(rows), usedforsecurity=False).hexdigest()
+        if self.batches and found != self.batches[number]:
             raise UserError(
-                f"{where} is not {self.title}'s: laid out as the official binary file its md5 is {found}, not "
-                f"{self.batches[number]}; remove it or put the official one in its place."
+                f"{where} is not {self.title}'s: converted to the official binary file its md5 is {found}, not "
+                f"{self.batches[number]}; remove it or replace it by the official file."
             )
 
     def check(self, rows: Rows, where: str) -> str:
-        """Refuse rows that are not this set in any order; returns the sha256 of the rows in theirs."""
+        """Refuse rows that are not this set, in whatever order; returns the sha256 of the rows as they are."""
         for part, each, labels in (
             ("training", self.counts[0], rows["label"][: self.counts[0]]),
             ("test", self.counts[1], rows["label"][self.counts[0] :]),
@@ -121,9 +119,5 @@ class DatasetSpec:
         return digest
 
 
-def _matrix(rows: Rows) -> npt.NDArray[np.uint8]:
-    return rows.view(np.uint8).reshape(len(rows), RECORD.itemsize)
-
-
 def _bytes(rows: Rows) -> memoryview:
-    return _matrix(rows).data
+    return rows.view(np.uint8).data

@@ -1,4 +1,4 @@
-"""A user's own data: map-style torch data sets of (tensor, label)."""
+"""A user's own data: map-style torch data sets of pairs (tensor, label)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from resnets.counter_rng import draws
 from resnets.data.images import Indices, split
 from resnets.errors import UserError, shown
 
-_HASHED = 64  # items of a data set, at even distances
+_HASHED = 64  # items of a data set, evenly spaced
 
 
 @dataclass(frozen=True, eq=False)
 class Datasets:
-    """A training set and perhaps a test set, each with `len` and items (tensor, label)."""
+    """A training set and an optional test set, each with `len` and items (tensor, label)."""
 
     train: Any
     test: Any = None
@@ -45,7 +45,7 @@ class Datasets:
 
     @cached_property
     def labels(self) -> Indices:
-        """Those of the training set; each item is read unless the data set has `targets`."""
+        """The labels of the training set, from `targets` if it has them, else by reading every item."""
         given = getattr(self.train, "targets", None)
         if given is None or len(given) != len(self.train):
             given = [label for _, label in fetch(self.train, np.arange(len(self.train)))]
@@ -69,7 +69,7 @@ class Datasets:
 
     @cached_property
     def digest(self) -> str:
-        """The hash of the lengths and of some items: the rest is the user's word."""
+        """The hash of the lengths and of some items; the others are not checked."""
         digest = hashlib.sha256()
         for data in (self.train, self.test):
             count = 0 if data is None else len(data)
@@ -87,9 +87,9 @@ class Datasets:
 
 
 def fetch(data: Any, index: Indices, seed: int = 0, epoch: int = 0) -> Iterator[tuple[Tensor, int]]:
-    """Items of a data set.
+    """Read items of a data set.
 
-    What it draws from torch's generator follows from the seed, the epoch and the index, so that runs resume exactly.
+    torch's generator is seeded for each item by seed, epoch and index, so that resumed runs draw the same numbers.
     """
     for place, bits in zip(index.tolist(), draws("noise", seed, epoch, index) >> np.uint64(1), strict=True):
         torch.manual_seed(int(bits))

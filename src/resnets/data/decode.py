@@ -1,10 +1,9 @@
-"""From a file to RGB pixels, whatever is in it; what is no picture is told in words and does no harm.
+"""Decode any supported image file to RGB pixels; an invalid file raises `BadImageError` with the reason.
 
-Of JPEG files only as much is decoded as the wanted size needs: halves, quarters and eighths come straight out of the
-frequencies. Turned as EXIF says, 16 bits to 8, every mode to RGB, white where it is transparent, of animations
-the first picture. Usual JPEGs are decoded by libjpeg-turbo, only as far as the wanted part goes, or with the extra
-`fast-jpeg` as a whole by simplejpeg, to the same pixels as by PIL. Whatever the mode, there are never more than two
-copies of full size: what PIL has decoded, and the RGB pixels.
+The pixels are upright (EXIF), 8 bits, white where transparent; of an animation, the first frame. The compiled
+libjpeg-turbo decoder reads ordinary JPEGs, and only as far as the crop reaches; PIL decodes everything else. A JPEG
+that is needed at a smaller size is decoded at 1/2, 1/4 or 1/8. At most two copies of full size exist at a time: what
+PIL decoded, and the RGB pixels.
 """
 
 from __future__ import annotations
@@ -16,8 +15,7 @@ import struct
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import cache, cached_property
-from typing import Any
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -30,11 +28,11 @@ from resnets.data.jpeg import Box
 
 Pixels = npt.NDArray[np.uint8]  # (height, width, 3)
 
-FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF", "PPM")  # others, as EPS, may run programs
-MOST = 1 << 27  # pixels; a file of some bytes can claim more than there is memory
-_PARTS = {"TIFF": 2, "WEBP": 4}  # of MOST one part is allowed, because the decoders hold more copies
+FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF", "PPM")  # PIL runs programs for some others, such as EPS
+MOST = 1 << 27  # pixels; a small file can claim more than there is memory
+_PARTS = {"TIFF": 2, "WEBP": 4}  # MOST is divided by this, because these decoders hold more copies
 _STRIP = 1 << 20  # pixels that are converted at a time
-_KEPT = 1 << 26  # bytes that a `Room` keeps
+_KEPT = 1 << 26  # bytes that a `Buffer` keeps
 _STORED: dict[int, Callable[[Pixels], Pixels]] = {
     2: lambda upright: upright[:, ::-1],
     3: lambda upright: upright[::-1, ::-1],
@@ -43,24 +41,24 @@ _STORED: dict[int, Callable[[Pixels], Pixels]] = {
     6: np.rot90,
     7: lambda upright: upright[::-1, ::-1].transpose(1, 0, 2),
     8: lambda upright: np.rot90(upright, -1),
-}  # by EXIF's word for the orientation: the upright pixels seen as the file has them
+}  # EXIF orientation: a view of the upright pixels in the order of the file
 _ORIENTATION = 0x0112
-_PNG_EXIF = {"exif": b"eXIf", "Raw profile type exif": b"Raw profile type exif"}  # as PIL and as the file name it
+_PNG_EXIF = {"exif": b"eXIf", "Raw profile type exif": b"Raw profile type exif"}  # PIL's key, and the bytes in the file
 _PIL = r"PIL\."
-_PIL_IGNORED = ("ignore", None, Warning, re.compile(_PIL), 0)  # as it stands among the filters of `warnings`
+_PIL_IGNORED = ("ignore", None, Warning, re.compile(_PIL), 0)  # its entry in `warnings.filters`
 
 
 class BadImageError(Exception):
-    """What is wrong with an image, as the end of a sentence that begins with its name."""
+    """Why an image cannot be used. The message is the end of a sentence that starts with the path."""
 
 
-class Room:
-    """Memory for pixels that are used at once and then no more: fresh memory costs a quarter of the decoding."""
+class Buffer:
+    """Memory for pixels that is reused for the next image: fresh memory costs a quarter of the decoding time."""
 
     def __init__(self) -> None:
         self.bytes: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
 
-    def of(self, size: int) -> npt.NDArray[np.uint8]:
+    def get(self, size: int) -> npt.NDArray[np.uint8]:
         if size > _KEPT:
             return np.empty(size, np.uint8)
         if size > len(self.bytes):
@@ -69,7 +67,7 @@ class Room:
 
 
 def _is_animated(image: Image.Image) -> bool:
-    """Whether pictures follow the first; PIL reads them all to count them, and fails in many ways where one is bad."""
+    """Whether the file has several frames. PIL reads all of them to count them, and may raise anything."""
     try:
         return getattr(image, "n_frames", 1) > 1
     except Exception:
@@ -77,49 +75,50 @@ def _is_animated(image: Image.Image) -> bool:
 
 
 class Opened:
-    """An image whose header was read: its upright size is known, its pixels are not decoded yet."""
+    """An image whose header was read. `size` is its upright width and height; no pixels are decoded yet."""
 
     def __init__(self, data: bytes) -> None:
         if not data:
             raise BadImageError("is empty")
         self.data = data
         decoder = jpeg.load()
-        usual = decoder.size(data) if decoder else None  # PIL need not open it
+        usual = decoder.size(data) if decoder else None  # then PIL need not open it
         self.stored = usual or self.image.size
         self._require_allowed()
-        with _told():
+        with _translate_errors():
             self.orientation = 1 if usual else self._read_orientation()
-        self.size = self._upright(self.stored)  # width, height
+        width, height = self.stored
+        self.size = (height, width) if self.orientation >= 5 else self.stored
         self._usual = usual is not None
 
     def _require_allowed(self) -> None:
-        """Refuse a picture whose decoding would take more memory than anybody expects."""
+        """Refuse an image that would take too much memory to decode."""
         (width, height), most = self.stored, MOST
-        if width * height > MOST // max(_PARTS.values()):  # only then the file need be looked at once more
+        if width * height > MOST // max(_PARTS.values()):  # only then the format matters
             most //= _parts(self.image)
         if width * height > most:
-            kind = "" if most == MOST else f", as many as a {_kind(self.image)} file may have here"
+            kind = "" if most == MOST else f", the limit for a {_kind(self.image)} file"
             raise BadImageError(f"has {width}x{height} pixels, more than {most:,}{kind}")
 
     def _read_orientation(self) -> int:
-        """EXIF's. PIL decodes a PNG as a whole to see whether EXIF follows the pixels, which it seldom does."""
+        """Read EXIF. PIL decodes a whole PNG to look for EXIF after the pixels, so search the bytes for it first."""
         image = self.image
         if image.format != "PNG" or any(key in image.info for key in _PNG_EXIF):
             return _orientation(image)
         if not any(mark in self.data for mark in _PNG_EXIF.values()):
             return 1
-        del self.image, image  # with the pixels that are decoded now
+        del self.image, image  # frees the pixels that PIL decodes here
         with room_for(self.stored):
             return _orientation(Image.open(io.BytesIO(self.data), formats=("PNG",)))
 
     @cached_property
     def image(self) -> Image.Image:
-        with _told():
+        with _translate_errors():
             return Image.open(io.BytesIO(self.data), formats=FORMATS)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What had to be done to it, in a word or two each."""
+        """What `pixels` has to convert: greyscale, palette, turned by EXIF, animated ..."""
         image, found = self.image, []
         if image.mode != "RGB":
             found.append({"L": "greyscale", "1": "black and white", "P": "palette"}.get(image.mode, image.mode))
@@ -129,64 +128,48 @@ class Opened:
             found.append("animated")
         return tuple(found)
 
-    def smaller(self, least: tuple[float, float]) -> tuple[int, int]:
-        """The upright size of a copy that is perhaps smaller, but not than `least`, a width and height."""
-        return _shrunk(self.size, self._shrink(least))
+    def reduced_size(self, least: tuple[float, float]) -> tuple[int, int]:
+        """The upright size at which `pixels(least)` decodes: at least `least`, a width and height."""
+        return _reduce(self.size, self._shrink(least))
 
     def pixels(
-        self, least: tuple[float, float] | None = None, room: Room | None = None, box: Box | None = None
+        self, least: tuple[float, float] | None = None, buffer: Buffer | None = None, box: Box | None = None
     ) -> Pixels:
-        """The upright picture in RGB; with `least`, the smaller copy; with `box`, only that part of it.
+        """The upright RGB pixels; with `least` at `reduced_size(least)`, with `box` only that part of them.
 
-        With `room` it may lie there, until that is used again.
+        With `buffer` they may lie in it, until it is used again.
         """
-        shrink, room = self._shrink(least) if least else 1, room or Room()
-        with _told():
-            if self._usual and (part := self._part(shrink, room, box)) is not None:
+        shrink = self._shrink(least) if least else 1
+        with _translate_errors():
+            if self._usual and (part := self._decode_part(shrink, buffer or Buffer(), box)) is not None:
                 return part
-            array = self._fast(shrink, room)
-            array = self._by_pil(shrink) if array is None else _upright(array.shape, self.orientation, [array])
-            return array if box is None else box.of(array)
+            array = self._decode_by_pil(shrink)
+            return array if box is None else box.cut(array)
 
-    def _by_pil(self, shrink: int) -> Pixels:
+    def _decode_by_pil(self, shrink: int) -> Pixels:
         image = self.image
-        del self.image  # with its pixels, which nobody needs when they are converted
+        del self.image  # frees its pixels once they are converted
         if shrink > 1:
             image.draft(None, (self.stored[0] // shrink, self.stored[1] // shrink))
         image.load()
-        return _upright((image.height, image.width, 3), self.orientation, _strips(image))
-
-    def _upright(self, size: tuple[int, int]) -> tuple[int, int]:
-        return (size[1], size[0]) if self.orientation >= 5 else size
+        return _assemble((image.height, image.width, 3), self.orientation, _strips(image))
 
     def _shrink(self, least: tuple[float, float]) -> int:
-        """By how much it can be decoded smaller: 1, 2, 4 or 8, as PIL's `draft` chooses; JPEGs alone can."""
+        """The factor by which to decode smaller: 1, 2, 4 or 8, as PIL's `draft` chooses. Only JPEGs can."""
         if not self._usual and not isinstance(self.image, JpegImageFile):
             return 1
         scale = min(length // max(int(enough), 1) for length, enough in zip(self.size, least, strict=True))
         return next((s for s in (8, 4, 2) if scale >= s), 1)
 
-    def _part(self, shrink: int, room: Room, box: Box | None) -> Pixels | None:
-        """By a decoder that stops where the part does, if it can."""
-        decoder, size = jpeg.load(), _shrunk(self.size, shrink)
+    def _decode_part(self, shrink: int, buffer: Buffer, box: Box | None) -> Pixels | None:
+        """Decode the box with libjpeg-turbo, which stops at its last row; None if that fails."""
+        decoder, size = jpeg.load(), _reduce(self.size, shrink)
         box = box or Box(0, 0, *size)
         count = 3 * box.width * box.height
-        out = room.of(count)
+        out = buffer.get(count)
         if decoder is None or not decoder.part(self.data, shrink, size, box, out):
             return None
         return out[:count].reshape(box.height, box.width, 3)
-
-    def _fast(self, shrink: int, room: Room) -> Pixels | None:
-        """The whole by simplejpeg, if there is one and it is a JPEG of a kind that it knows."""
-        if not _simplejpeg() or self.image.format != "JPEG" or self.image.mode not in ("RGB", "L"):
-            return None
-        width, height = _shrunk(self.stored, shrink)
-        try:
-            return _simplejpeg().decode_jpeg(
-                self.data, "RGB", False, False, min_height=height, min_width=width, buffer=room.of(3 * height * width)
-            )
-        except ValueError:  # of every oddity, also those that PIL takes as they come
-            return None
 
 
 def read(path: str) -> bytes:
@@ -203,33 +186,32 @@ def decode(data: bytes, least: tuple[float, float] | None = None) -> Pixels:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
-    """Whatever a decoder raises becomes `BadImageError`; its warnings are for the eyes of its makers."""
-    _hush()
+def _translate_errors() -> Iterator[None]:
+    """Turn whatever a decoder raises into `BadImageError`, and suppress PIL's warnings."""
+    _ignore_pil_warnings()
     try:
         yield
     except (BadImageError, MemoryError):
         raise
     except UnidentifiedImageError:
         raise BadImageError(f"cannot be decoded (it is none of {', '.join(FORMATS)})") from None
-    except Exception as error:  # of a broken file, in any way
-        said = " ".join(str(error).split()).rstrip(".") or type(error).__name__
-        raise BadImageError(f"cannot be decoded ({said})") from error
+    except Exception as error:  # a broken file can raise anything
+        reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+        raise BadImageError(f"cannot be decoded ({reason})") from error
 
 
-def _hush() -> None:
-    """Ignore PIL's warnings, and no others, from now on.
+def _ignore_pil_warnings() -> None:
+    """Add a filter for PIL's warnings, and leave it in place.
 
-    `catch_warnings` is no help where pictures are decoded in threads: filters belong to the process, and of two threads
-    that overlap one would put back what the other had set. A filter that stays has nothing to put back; it is set
-    again where somebody else has put back older ones.
+    `catch_warnings` is not thread-safe: filters belong to the process, and of two threads that decode at the same time
+    one would restore what the other has set. Code that restores older filters may drop ours, so this checks each time.
     """
     if _PIL_IGNORED not in warnings.filters:
         warnings.filterwarnings("ignore", module=_PIL)
 
 
 def _orientation(image: Image.Image) -> int:
-    """EXIF's, or 1 where there is none or it makes no sense; TIFF files are turned by PIL itself."""
+    """The EXIF orientation, or 1 if it is missing or invalid. PIL itself turns TIFF files."""
     if image.format == "TIFF" or ("exif" not in image.info and image.format not in ("WEBP", "PNG")):
         return 1
     try:
@@ -239,13 +221,13 @@ def _orientation(image: Image.Image) -> int:
     return found if found in _STORED else 1
 
 
-def _shrunk(size: tuple[int, int], shrink: int) -> tuple[int, int]:
-    """As libjpeg rounds: up."""
+def _reduce(size: tuple[int, int], shrink: int) -> tuple[int, int]:
+    """Divide a size, rounding up as libjpeg does."""
     return -(-size[0] // shrink), -(-size[1] // shrink)
 
 
 def _parts(image: Image.Image) -> int:
-    """Into how many parts MOST is divided for such a file. A progressive JPEG is held as a whole in frequencies."""
+    """By what MOST is divided for this file. The decoder of a progressive JPEG holds all its coefficients."""
     return _PARTS.get(str(image.format), 2 if image.info.get("progressive") else 1)
 
 
@@ -253,8 +235,8 @@ def _kind(image: Image.Image) -> str:
     return f"progressive {image.format}" if image.info.get("progressive") else str(image.format)
 
 
-def _upright(shape: tuple[int, ...], orientation: int, strips: Iterable[Pixels]) -> Pixels:
-    """The picture of strips from above to below in that shape, turned as EXIF says without a further copy."""
+def _assemble(shape: tuple[int, ...], orientation: int, strips: Iterable[Pixels]) -> Pixels:
+    """Assemble strips (from top to bottom) of an image of that shape, turned as EXIF says, without a further copy."""
     strips = iter(strips)
     first = next(strips)
     if first.shape == shape and orientation == 1:
@@ -268,36 +250,26 @@ def _upright(shape: tuple[int, ...], orientation: int, strips: Iterable[Pixels])
 
 
 def _strips(image: Image.Image) -> Iterator[Pixels]:
-    """The RGB pixels of a loaded picture from above to below, some lines at a time."""
+    """The RGB pixels of a loaded image from top to bottom, some rows at a time."""
     lines = max(1, _STRIP // image.width)
     if lines >= image.height:
-        yield np.asarray(_rgb(image))
+        yield np.asarray(_to_rgb(image))
         return
     for top in range(0, image.height, lines):
-        yield np.asarray(_rgb(image.crop((0, top, image.width, min(top + lines, image.height)))))
+        yield np.asarray(_to_rgb(image.crop((0, top, image.width, min(top + lines, image.height)))))
 
 
-def _rgb(image: Image.Image) -> Image.Image:
+def _to_rgb(image: Image.Image) -> Image.Image:
     if image.mode == "RGB" and "transparency" not in image.info:
         return image
-    if image.mode.startswith("I"):  # 16 bits, of which the upper eight count
+    if image.mode.startswith("I"):  # 16 bits: keep the upper eight
         values = np.asarray(image)
         if values.min() < 0 or values.max() > 65535:
             raise BadImageError("has more than 16 bits a pixel")
         return Image.fromarray((values >> 8).astype(np.uint8)).convert("RGB")
     if image.mode == "F":
-        raise BadImageError("has floating-point pixels, whose range nobody knows")
+        raise BadImageError("has floating-point pixels, whose range is unknown")
     if image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info:
         layer = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", layer.size, "white"), layer)
     return image.convert("RGB")
-
-
-@cache
-def _simplejpeg() -> Any:
-    """The extra, or None."""
-    try:
-        import simplejpeg
-    except ImportError:
-        return None
-    return simplejpeg

@@ -1,5 +1,5 @@
-"""Decoding in worker processes. A worker is told paths and draws the rest from seed, epoch and index itself, so that
-neither the number of workers nor a restart changes a pixel; it gets no copy of the index of files.
+"""Decode in worker processes. A worker gets paths, and draws crops from seed, epoch and index itself, so that neither
+the number of workers nor a restart changes a pixel. It gets no copy of the list of files.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from torch.utils.data import DataLoader, Dataset
 
 from resnets.data import jpeg
 from resnets.data.budget import Budget, shared_budget, use_budget
-from resnets.data.decode import BadImageError, Room, read
+from resnets.data.decode import BadImageError, Buffer, read
 from resnets.data.files import Files
 from resnets.data.random_crops import View
 
-Found = TypeVar("Found")
+Item = TypeVar("Item")
 
-PIECE = 16  # images that a worker decodes at a time
+PIECE = 16  # images in a request
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """Images of one epoch."""
+class Request:
+    """Images of one epoch to decode."""
 
     epoch: int
     index: list[int]
@@ -41,82 +41,82 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Piece:
-    """What came of them."""
+    """The decoded images of a request."""
 
-    wanted: Wanted
-    pixels: npt.NDArray[np.uint8]  # (N, side, side, 3); zeros where there is a fault
-    faults: dict[int, str]  # by place: the end of a sentence that begins with the path
+    request: Request
+    pixels: npt.NDArray[np.uint8]  # (N, side, side, 3); zeros for a bad image
+    faults: dict[int, str]  # by position: the end of a sentence that starts with the path
 
 
 class Views(Dataset[Piece]):
-    """Looks at files."""
+    """Decodes one view of each file."""
 
     def __init__(self, view: View, seed: int) -> None:
         self.view, self.seed = view, seed
 
-    def __getitem__(self, wanted: Wanted) -> Piece:
-        numbers, mirrored = self.view.numbers(self.seed, wanted.epoch, np.array(wanted.index))
-        pixels = np.empty((len(wanted.paths), self.view.side, self.view.side, 3), np.uint8)
-        faults, room = {}, Room()
-        for i, path in enumerate(wanted.paths):
+    def __getitem__(self, request: Request) -> Piece:
+        numbers, mirrored = self.view.numbers(self.seed, request.epoch, np.array(request.index))
+        pixels = np.empty((len(request.paths), self.view.side, self.view.side, 3), np.uint8)
+        faults, buffer = {}, Buffer()
+        for i, path in enumerate(request.paths):
             try:
-                pixels[i] = self.view(read(path), numbers[i], bool(mirrored[i]), room)
+                pixels[i] = self.view(read(path), numbers[i], bool(mirrored[i]), buffer)
             except BadImageError as bad:
                 pixels[i] = 0
                 faults[i] = str(bad)
-        return Piece(wanted, pixels, faults)
+        return Piece(request, pixels, faults)
 
 
-def pieces(files: Files, epochs: Iterable[tuple[int, npt.NDArray[np.int64]]]) -> Iterator[Wanted]:
-    """Images by epoch and index, in pieces for the workers."""
+def pieces(files: Files, epochs: Iterable[tuple[int, npt.NDArray[np.int64]]]) -> Iterator[Request]:
+    """Split images, given by epoch and index, into requests for the workers."""
     for epoch, index in epochs:
         for start in range(0, len(index), PIECE):
             some = index[start : start + PIECE].tolist()
-            yield Wanted(epoch, some, [files.path(i) for i in some])
+            yield Request(epoch, some, [files.path(i) for i in some])
 
 
 @contextlib.contextmanager
-def decode_ahead(views: Dataset[Found], wanted: Iterable[Any], workers: int) -> Iterator[Iterator[Found]]:
-    """What is found for each of the wanted, in order, some of it ahead of time in worker processes; 0: in this one."""
-    jpeg.load()  # compiled here, if need be, and not in each worker
-    loader: DataLoader[Found] = DataLoader(
+def decode_ahead(views: Dataset[Item], requests: Iterable[Any], workers: int) -> Iterator[Iterator[Item]]:
+    """`views[request]` for each request in order, prefetched by worker processes; with 0 workers in this process."""
+    jpeg.load()  # compile it here, not in each worker
+    loader: DataLoader[Item] = DataLoader(
         views,
-        sampler=wanted,
+        sampler=requests,
         batch_size=None,
         num_workers=workers,
         prefetch_factor=4 if workers else None,
-        collate_fn=_as_it_is,
-        worker_init_fn=partial(_begin, os.getpid(), shared_budget()) if workers else None,
+        collate_fn=_identity,
+        worker_init_fn=partial(_start_worker, os.getpid(), shared_budget()) if workers else None,
     )
     stream = iter(loader)
     try:
         yield stream
     finally:
-        if hasattr(stream, "_shutdown_workers"):  # now, and not when the last reference goes
+        if hasattr(stream, "_shutdown_workers"):  # now, not when the last reference is dropped
             stream._shutdown_workers()
 
 
-def _as_it_is(found: Found) -> Found:
-    return found
+def _identity(item: Item) -> Item:
+    return item
 
 
-def _begin(parent: int, budget: Budget, number: int) -> None:
-    """Ctrl-C is for the process that trains; it ends its workers when it is ready to, and they end with it."""
+def _start_worker(parent: int, budget: Budget, number: int) -> None:
+    """Ignore Ctrl-C, which the training process handles, and exit when that process is gone."""
     use_budget(budget)
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    threading.Thread(target=_exit_with, args=(parent,), daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-def _end_with(parent: int) -> None:
-    """torch's own watch waits for what is on its way to be read, which nobody does after a kill."""
+def _exit_with(parent: int) -> None:
+    """Poll the parent: torch's own watchdog blocks on a full queue if the parent was killed."""
     while os.getppid() == parent:
         time.sleep(1)
     os._exit(1)
 
 
 def usual_workers(device: torch.device) -> int:
-    """Worker processes for a device: its share of the cores beside a GPU; beside training on the CPU itself, one."""
+    """The default number of workers: one when training on the CPU, else this process's share of the cores."""
     if device.type == "cpu":
         return 1
     return max(1, min(16, (os.cpu_count() or 1) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))))

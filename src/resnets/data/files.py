@@ -1,4 +1,4 @@
-"""A tree of class folders as compact arrays: a million files take some tens of megabytes, not a million objects."""
+"""The files in class folders as compact arrays: a million files take some tens of megabytes."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class Files:
     """Labelled image files: their names one after the other in one array of bytes, and where each ends."""
 
     root: Path
-    folders: tuple[str, ...]  # of the classes that have files here, by place
+    folders: tuple[str, ...]  # of the classes
     names: npt.NDArray[np.uint8]
     ends: npt.NDArray[np.int64]
-    places: npt.NDArray[np.int32]  # in `folders`, of each file
+    places: npt.NDArray[np.int32]  # index in `folders` of each file
     labels: npt.NDArray[np.int64]
-    digest: str  # of labels, names and sizes; pixels are not read for it
+    digest: str  # of labels, names and sizes, without reading pixels
 
     def __len__(self) -> int:
         return len(self.ends)
@@ -37,8 +37,8 @@ class Files:
         name = os.fsdecode(self.names[start : int(self.ends[index])].tobytes())
         return os.path.join(self.root, self.folders[self.places[index]], name)
 
-    def chosen(self, index: npt.NDArray[np.int64], labels: npt.NDArray[np.int64]) -> Files:
-        """Some of the files, with labels of their own."""
+    def select(self, index: npt.NDArray[np.int64], labels: npt.NDArray[np.int64]) -> Files:
+        """Some of the files, with other labels."""
         starts = np.concatenate([[0], self.ends[:-1]])[index]
         names = [self.names[start:end] for start, end in zip(starts, self.ends[index], strict=True)]
         digest = hashlib.sha256(b"\0".join((self.digest.encode(), index.tobytes(), labels.tobytes())))
@@ -54,7 +54,7 @@ class Files:
 
 
 def class_folders(root: Path) -> tuple[str, ...]:
-    """The folders in a folder, sorted by name; by number where all are numbers, so that 10 comes after 9."""
+    """The folders in a folder, sorted by name, or by number if all are numbers."""
     try:
         with os.scandir(root) as entries:
             names = [entry.name for entry in entries if entry.is_dir() and not entry.name.startswith(".")]
@@ -73,7 +73,7 @@ def is_number(name: str) -> bool:
 
 
 def scan(root: Path, folders: Sequence[str], labels: Sequence[int]) -> Files:
-    """The image files in class folders and in folders inside them, sorted by name in each class."""
+    """List the image files in class folders and below, sorted by name in each class."""
     names, ends, places = bytearray(), [], []
     digest = hashlib.sha256()
     for place, (folder, label) in enumerate(zip(folders, labels, strict=True)):
@@ -97,7 +97,7 @@ def scan(root: Path, folders: Sequence[str], labels: Sequence[int]) -> Files:
 
 
 def _images(top: str) -> Iterator[tuple[bytes, int]]:
-    """The names of the image files below a folder, from there on, and their sizes."""
+    """The paths of the image files below a folder, relative to it, and their sizes."""
     waiting = [""]
     while waiting:
         inside = waiting.pop()

@@ -1,4 +1,4 @@
-"""Own images and ImageNet: class folders of image files, which are decoded when they are needed.
+"""Class folders of image files, such as ImageNet, which are decoded when they are needed.
 
 DIR/train/CLASS/*.jpg and DIR/val/CLASS/*.jpg (or test), or one tree DIR/CLASS/*.jpg. Classes are numbered in the
 order of their sorted names, or as numbers where all are numbers. ImageNet's folders may be the numbers of its classes.
@@ -17,23 +17,22 @@ import numpy as np
 from resnets.data.files import SUFFIXES, Files, class_folders, is_number, scan
 from resnets.data.images import Indices, split
 from resnets.errors import UserError
+from resnets.metadata import IMAGENET_MEAN_STD
 
 IMAGENET_CLASSES = 1000
-IMAGENET_MEAN = (0.485, 0.456, 0.406)  # the usual ones, with which most published weights were trained
-IMAGENET_STD = (0.229, 0.224, 0.225)
 _TESTS = ("val", "test")
 
 
 @dataclass(frozen=True, eq=False)
 class Folder:
-    """Training and test images in files. Without test images it is one tree, to hold images out of or to test on."""
+    """Training and test images in files. Without test images it is a single tree."""
 
     name: str
     classes: tuple[str, ...]
     train: Files
     test: Files | None
-    mean: tuple[float, ...] = IMAGENET_MEAN
-    std: tuple[float, ...] = IMAGENET_STD
+    mean: tuple[float, ...] = IMAGENET_MEAN_STD[0]
+    std: tuple[float, ...] = IMAGENET_MEAN_STD[1]
     channels: int = 3
 
     @property
@@ -42,7 +41,7 @@ class Folder:
 
     @property
     def digest(self) -> str:
-        """The hash of class names, file names and sizes; pixels are not read for it."""
+        """The hash of class names, file names and sizes, without reading pixels."""
         parts = [*self.classes, self.train.digest, self.test.digest if self.test else ""]
         return hashlib.sha256("\0".join(parts).encode(errors="surrogateescape")).hexdigest()
 
@@ -51,24 +50,24 @@ class Folder:
         return split(self.train.labels, self.num_classes, n_validation, seed)
 
     def some_classes(self, count: int) -> Folder:
-        """The images of at most so many of the classes that have any, taken at even distances and numbered anew."""
+        """Keep at most `count` of the classes that have images, evenly spaced, and renumber them."""
         there = np.unique(self.train.labels)
         kept = there[np.arange(min(count, len(there))) * len(there) // min(count, len(there))]
         places = np.full(self.num_classes, -1)
         places[kept] = np.arange(len(kept))
 
-        def of(files: Files) -> Files:
+        def select(files: Files) -> Files:
             index = np.flatnonzero(places[files.labels] >= 0)
             if not len(index):
-                raise UserError(f"{files.root} has no image of the {len(kept)} classes that are taken.")
-            return files.chosen(index, places[files.labels[index]])
+                raise UserError(f"{files.root} has no image of the {len(kept)} classes that are used.")
+            return files.select(index, places[files.labels[index]])
 
         classes = tuple(self.classes[i] for i in kept)
-        return replace(self, classes=classes, train=of(self.train), test=of(self.test) if self.test else None)
+        return replace(self, classes=classes, train=select(self.train), test=select(self.test) if self.test else None)
 
 
 def open_folder(path: str | Path, imagenet: bool = False) -> Folder:
-    """The class folders in a folder; as `imagenet` they must be its 1000 classes, by wnid or by number."""
+    """Open the class folders in a folder; for `imagenet`, they must be its 1000 classes, by wnid or number."""
     root = Path(path).expanduser()
     name = ("imagenet:" if imagenet else "") + os.path.normpath(path)
     if not root.is_dir():
@@ -80,27 +79,24 @@ def open_folder(path: str | Path, imagenet: bool = False) -> Folder:
     folders = class_folders(root / "train")
     classes, labels = _classes(root / "train", folders, imagenet)
     train = _scan_training(root / "train", folders, labels, imagenet)
-    found = tests_in(root)
-    return Folder(name, classes, train, _tested(found, dict(zip(folders, labels, strict=True))) if found else None)
+    found = find_test_folder(root)
+    return Folder(name, classes, train, _scan_tests(found, dict(zip(folders, labels, strict=True))) if found else None)
 
 
 def _scan_training(root: Path, folders: tuple[str, ...], labels: list[int], imagenet: bool) -> Files:
-    """The training images; a class folder without any is refused, as it would count as a class that is never seen.
-
-    ImageNet has its 1000 classes however few of them are there.
-    """
+    """List the training images. A class folder without images is refused, except in ImageNet."""
     files = scan(root, folders, labels)
     empty = sorted(set(range(len(folders))) - set(np.unique(files.places).tolist()))
     if empty and not imagenet:
         raise UserError(
             f"the class folder {root / folders[empty[0]]} has no image (images end in {', '.join(SUFFIXES)}): put "
-            "images in it, or remove it if it is no class."
+            "images in it, or remove it if it is not a class."
         )
     return files
 
 
-def tests_in(root: Path) -> Path | None:
-    """Where a folder has its test images, if they are apart."""
+def find_test_folder(root: Path) -> Path | None:
+    """The folder of the test images, if there is one."""
     return next((root / word for word in _TESTS if (root / word).is_dir()), None)
 
 
@@ -122,8 +118,8 @@ def _classes(root: Path, folders: tuple[str, ...], imagenet: bool) -> tuple[tupl
     return folders, list(range(len(folders)))
 
 
-def _tested(root: Path, known: dict[str, int]) -> Files:
-    """The test images, whose classes must be among those of the training."""
+def _scan_tests(root: Path, known: dict[str, int]) -> Files:
+    """List the test images. Their classes must be among those of the training images."""
     folders = class_folders(root)
     if strange := [folder for folder in folders if folder not in known]:
         raise UserError(f"{root} has the class {strange[0]}, which the training images do not have.")

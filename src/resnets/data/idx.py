@@ -1,4 +1,4 @@
-"""The IDX form of MNIST and its like: a header with the sizes, then bytes; packed by gzip or not."""
+"""Read IDX files, the format of MNIST: a header with the shape, then bytes; gzipped or not."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LARGEST = 1 << 26  # bytes of a file, unpacked; the largest that is read here ha
 
 
 def read_idx(data: bytes, where: str) -> npt.NDArray[np.uint8]:
-    """The unsigned bytes of a file in their shape."""
+    """Read the array of unsigned bytes in a file."""
     try:
         if data[:2] == b"\x1f\x8b":
             with gzip.open(io.BytesIO(data)) as file:
@@ -29,5 +29,5 @@ def read_idx(data: bytes, where: str) -> npt.NDArray[np.uint8]:
         raise UserError(f"{where} is broken: {error}.") from None
     start = 4 + 4 * sides
     if (zeros, kind) != (0, 8) or not 1 <= sides <= 3 or len(data) - start != math.prod(shape):
-        raise UserError(f"{where} is not an IDX file of bytes, or is not whole; replace it by a true copy.")
+        raise UserError(f"{where} is not an IDX file of bytes, or is incomplete; replace it by a true copy.")
     return np.frombuffer(data, np.uint8, offset=start).reshape(shape)

@@ -1,4 +1,4 @@
-"""A labelled set of images in memory: what every source of data gives."""
+"""A labelled set of images in memory."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from resnets.errors import UserError
 
 Indices = npt.NDArray[np.int64]
 
-_HASHED = 1024  # images at a time: those of a memory map are copied for it
-SPLIT_SEED = 0  # one validation set for all seeds of a training, so that they can be compared
+_HASHED = 1024  # images at a time, because those of a memory map are copied
+SPLIT_SEED = 0  # the same validation set for all seeds of a training, so that they can be compared
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,21 +46,21 @@ class Images:
             ("test", self.test_images, self.test_labels),
         ):
             if images.dtype != np.uint8 or images.ndim != 4 or images.shape[1] != len(self.mean) or not len(images):
-                raise UserError(f"{self.name}: {part} images must be uint8 (N, C, H, W), not {_form(images)}.")
+                raise UserError(f"{self.name}: {part} images must be uint8 (N, C, H, W), not {_describe(images)}.")
             if labels.dtype != np.int64 or labels.shape != images.shape[:1]:
-                raise UserError(f"{self.name}: {part} labels must be int64, one an image, not {_form(labels)}.")
+                raise UserError(f"{self.name}: {part} labels must be int64, one an image, not {_describe(labels)}.")
             if labels.min() < 0 or labels.max() >= len(self.classes):
                 raise UserError(f"{self.name}: {part} labels must lie between 0 and {len(self.classes) - 1}.")
 
     @property
     def digest(self) -> str:
-        """The hash of all pixels and labels in their order, taken anew; two sets with one digest train alike."""
+        """The hash of all pixels and labels in order, computed at each call; equal digests give equal trainings."""
         content = self._content()
         known, digest = self.known_as
         return digest if known == content else content
 
     def with_digest(self, digest: str) -> Images:
-        """The same images with a hash of another form, which names of runs contain; other pixels or labels lose it."""
+        """The same images with another digest, which names of runs contain; changed pixels or labels lose it."""
         return dataclasses.replace(self, known_as=(self._content(), digest))
 
     def _content(self) -> str:
@@ -89,12 +89,12 @@ def split(labels: Indices, num_classes: int, n_validation: int, seed: int) -> tu
     by_class = np.lexsort((bits, labels))
     sizes = np.bincount(labels, minlength=num_classes)
     first = np.cumsum(sizes) - sizes
-    share = np.empty(n)  # of its class that an image and those drawn before it make up
+    share = np.empty(n)  # of its class drawn up to and including this image
     sorted_labels = labels[by_class]
     share[by_class] = (np.arange(n) - first[sorted_labels] + 0.5) / sizes[sorted_labels]
     chosen = np.lexsort((bits, share))
     return np.sort(chosen[n_validation:]), np.sort(chosen[:n_validation])
 
 
-def _form(array: npt.NDArray[Any]) -> str:
+def _describe(array: npt.NDArray[Any]) -> str:
     return f"{array.dtype} {array.shape}"

@@ -1,4 +1,4 @@
-"""Readers of the forms in which the sets are published; each gives `Rows`."""
+"""Read the published forms of the sets; each reader yields `Rows`, one array for each file of images."""
 
 from __future__ import annotations
 
@@ -17,43 +17,43 @@ from resnets.data.unpickle import read_batch
 from resnets.errors import UserError
 from resnets.progress import Progress
 
-_LABELS = 1 << 22  # bytes of a list of labels; a longer one is cut off and so is none
-_PIXELS = 1 << 25  # of a sheet of images; CIFAR's have ten million
+_LABELS = 1 << 22  # bytes of a list of labels; a longer one is cut off, so it does not parse
+_PIXELS = 1 << 25  # of a sheet of images; CIFAR's have ten million pixels
 
 Reader = Callable[[Layout, Mapping[str, bytes], str], Iterator[Rows]]
 
 
-def read_files(known: DatasetSpec, layout: Layout, files: Mapping[str, bytes], where: str) -> Rows:
-    """The rows of a layout's files, in official order, each file checked where its hash is known."""
+def read_files(spec: DatasetSpec, layout: Layout, files: Mapping[str, bytes], where: str) -> Rows:
+    """Read the rows of a layout's files, in official order, and check each file whose hash is spec."""
     parts = []
     for number, rows in enumerate(READERS[layout.form](layout, files, where)):
-        known.check_batch(number, rows, f"{where}/{layout.files[number]}")
+        spec.check_batch(number, rows, f"{where}/{layout.files[number]}")
         parts.append(rows)
-        if sum(map(len, parts)) > sum(known.counts):  # before more of them are read
-            raise UserError(f"{where} is not {known.title}: it has more than {sum(known.counts)} images.")
+        if sum(map(len, parts)) > sum(spec.counts):  # before more of them are read
+            raise UserError(f"{where} is not {spec.title}: it has more than {sum(spec.counts)} images.")
     return np.concatenate(parts)
 
 
-def read_class_folders(known: DatasetSpec, root: Path, progress: Progress) -> Rows:
-    """The rows of `train/<class>/*.png` and `test/<class>/*.png`, in canonical order."""
+def read_class_folders(spec: DatasetSpec, root: Path, progress: Progress) -> Rows:
+    """Read `train/<class>/*.png` and `test/<class>/*.png`, in canonical order."""
     paths = [
         [
             (label, file)
-            for label, name in enumerate(known.classes)
+            for label, name in enumerate(spec.classes)
             for file in sorted((root / part / name).glob("*.png"))
         ]
         for part in ("train", "test")
     ]
-    for part, count, listed in zip(("train", "test"), known.counts, paths, strict=True):
+    for part, count, listed in zip(("train", "test"), spec.counts, paths, strict=True):
         if len(listed) != count:
-            raise UserError(f"{root / part} is not {known.title}'s: it has {len(listed)} PNG files, not {count}.")
-    rows = np.empty(sum(known.counts), RECORD)
+            raise UserError(f"{root / part} is not {spec.title}'s: it has {len(listed)} PNG files, not {count}.")
+    rows = np.empty(sum(spec.counts), RECORD)
     with progress.task(f"reading {root}", len(rows)) as advance:
         for row, (label, file) in zip(rows, [*paths[0], *paths[1]], strict=True):
             row["label"] = label
             row["image"] = _decode(file.read_bytes(), (32, 32), str(file)).transpose(2, 0, 1)
             advance(1)
-    return known.canonical(rows)
+    return spec.canonical(rows)
 
 
 def _binary(layout: Layout, files: Mapping[str, bytes], where: str) -> Iterator[Rows]:
@@ -61,7 +61,7 @@ def _binary(layout: Layout, files: Mapping[str, bytes], where: str) -> Iterator[
 
 
 def _binary_fine(layout: Layout, files: Mapping[str, bytes], where: str) -> Iterator[Rows]:
-    """CIFAR-100 has the label of the superclass in front of the label."""
+    """CIFAR-100 has the label of the superclass before the label."""
     for raw in _records(layout, files, where, np.dtype([("coarse", "u1"), ("row", RECORD)])):
         yield np.ascontiguousarray(raw["row"])
 
@@ -69,7 +69,7 @@ def _binary_fine(layout: Layout, files: Mapping[str, bytes], where: str) -> Iter
 def _records(layout: Layout, files: Mapping[str, bytes], where: str, record: np.dtype[Any]) -> Iterator[Rows]:
     for name in layout.train + layout.test:
         if len(files[name]) % record.itemsize:
-            raise UserError(f"{where}/{name} is broken: its length is no multiple of {record.itemsize} bytes.")
+            raise UserError(f"{where}/{name} is broken: its length is not a multiple of {record.itemsize} bytes.")
         yield np.frombuffer(files[name], record)
 
 
@@ -80,7 +80,7 @@ def _python(layout: Layout, files: Mapping[str, bytes], where: str) -> Iterator[
 
 
 def _sheets(layout: Layout, files: Mapping[str, bytes], where: str) -> Iterator[Rows]:
-    """A PNG for each batch, an image in each of its lines, and two lists of labels."""
+    """A PNG for each batch, with an image in each row of pixels, and two lists of labels."""
     for sheets, list_name in ((layout.train, layout.extra[0]), (layout.test, layout.extra[1])):
         try:
             labels = [int(v) for v in json.loads(files[list_name][: _LABELS + 1])]
@@ -93,7 +93,7 @@ def _sheets(layout: Layout, files: Mapping[str, bytes], where: str) -> Iterator[
 
 
 def _idx(layout: Layout, files: Mapping[str, bytes], where: str) -> Iterator[Rows]:
-    """Grey images of 28x28: in all three channels, with two more pixels of their black background on each side."""
+    """Grey images of 28x28: copied to three channels, with two more pixels of black background on each side."""
     for name, list_name in zip(layout.train + layout.test, layout.extra, strict=True):
         grey, labels = (read_idx(files[file], f"{where}/{file}") for file in (name, list_name))
         if grey.shape[1:] != (28, 28) or labels.ndim != 1:
@@ -127,7 +127,7 @@ def _decode(data: bytes, size: tuple[int, int], where: str) -> npt.NDArray[np.ui
             if image.size == size and image.mode == "RGB" and size[0] * size[1] <= _PIXELS:
                 return np.asarray(image)
             found = f"it is {image.mode} {image.size[0]}x{image.size[1]}"
-    except Exception:  # a broken PNG may fail in any way
+    except Exception:  # a broken PNG can raise anything
         found = "it cannot be decoded"
     raise UserError(f"{where} is not an RGB PNG of {size[0]}x{size[1]} pixels: {found}.")
 

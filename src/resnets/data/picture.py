@@ -1,4 +1,4 @@
-"""One picture from a file, in as many channels as a network reads, and the pictures in a folder."""
+"""Open one image file in the channels that a network reads, and find the image files below a folder."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ T = TypeVar("T")
 
 
 def look_at(path: str, channels: int, see: Callable[[Image.Image], T]) -> T:
-    """What `see` finds in the whole picture, upright, in colour or grey; `BadImageError` says why there is none.
+    """`see(picture)` for the whole image, upright, in colour or grey; `BadImageError` if it cannot be decoded.
 
-    It waits until there is room for the picture, of which nothing else is kept.
+    Waits until there is room for the image, and keeps nothing else of it.
     """
     if channels not in (1, 3):
-        raise UserError(f"pictures have 1 or 3 channels, and the network reads {channels}.")
+        raise UserError(f"images have 1 or 3 channels, but the network reads {channels}.")
     opened = Opened(read(path))
     with room_for(opened.size):
-        return see(_decoded(opened, channels))  # without a name, so that it is gone when the room is given back
+        return see(_decode(opened, channels))  # not in a variable, so that it is freed before the room is
 
 
-def _decoded(opened: Opened, channels: int) -> Image.Image:
-    found = Image.fromarray(opened.pixels())
-    return found if channels == 3 else found.convert("L")
+def _decode(opened: Opened, channels: int) -> Image.Image:
+    picture = Image.fromarray(opened.pixels())
+    return picture if channels == 3 else picture.convert("L")
 
 
 def look_at_file(path: Path, channels: int, see: Callable[[Image.Image], T]) -> T:
-    """The same, with what is wrong as a sentence to the user."""
+    """`look_at`, with a `UserError` for a bad image."""
     try:
         return look_at(str(path), channels, see)
     except BadImageError as bad:
@@ -43,12 +43,12 @@ def look_at_file(path: Path, channels: int, see: Callable[[Image.Image], T]) -> 
 
 
 def open_picture(path: Path, channels: int = 3) -> Image.Image:
-    """The whole picture of a file."""
+    """Open the whole image of a file."""
     return look_at_file(path, channels, lambda picture: picture)
 
 
 def pictures_below(folder: Path) -> Iterator[Path]:
-    """The files below a folder that are named as pictures, in order of their names."""
+    """The files below a folder with the suffix of an image, sorted by name."""
     for root, folders, names in os.walk(folder):
         folders.sort()
         yield from (Path(root, name) for name in sorted(names) if is_named_as_picture(name))

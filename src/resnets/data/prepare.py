@@ -1,8 +1,8 @@
-"""ImageNet's class folders from the official archives: OUT/train/n01440764/*.JPEG and OUT/val/n01440764/*.JPEG.
+"""Unpack ImageNet's official archives to OUT/train/n01440764/*.JPEG and OUT/val/n01440764/*.JPEG.
 
-A class folder of the training images, and the folder of all validation images, gets its name when it is whole, and so
-what was done before a kill is not done again. The devkit says how many images every class has, and to which class each
-validation image belongs.
+Each class folder of the training images, and the folder of all validation images, is renamed to its final name when it
+is complete, so that a killed command resumes. The devkit says how many images each class has, and the class of each
+validation image.
 """
 
 from __future__ import annotations
@@ -32,8 +32,6 @@ _LARGEST = 1 << 26  # bytes in an image, and in a file of the devkit
 
 @dataclass(frozen=True)
 class Devkit:
-    """What the devkit knows."""
-
     counts: dict[str, int]  # training images of each class by wnid
     truth: list[str]  # the wnids of the validation images in their order
 
@@ -41,7 +39,7 @@ class Devkit:
 def prepare(
     train: Path | None, val: Path | None, devkit: Path, out: Path, progress: Progress | None = None
 ) -> dict[str, int]:
-    """Unpack what is given; how many images each part then has."""
+    """Unpack the archives that are given; returns the number of images of each part."""
     if train is None and val is None:
         raise UserError("give --train, --val or both: the archives to unpack.")
     progress = progress or Console()
@@ -60,9 +58,9 @@ def prepare(
 
 
 def read_devkit(path: Path) -> Devkit:
-    """The classes and the true classes of the validation images."""
+    """Read the classes, and the class of each validation image."""
     files: dict[str, bytes] = {}
-    with _archive(path) as tar:
+    with _open_archive(path) as tar:
         for member in tar:
             wanted = next((name for name in (META, TRUTH) if member.name.endswith("/" + name)), None)
             if wanted and member.isreg() and member.size <= _LARGEST and (stream := tar.extractfile(member)):
@@ -79,7 +77,7 @@ def read_devkit(path: Path) -> Devkit:
 
 
 def _read_meta(data: bytes, path: Path) -> tuple[dict[int, str], dict[str, int]]:
-    """The wnid of each number, and the number of training images of each wnid; inner nodes of WordNet are left out."""
+    """The wnid of each number, and the training images of each wnid, without inner nodes of WordNet."""
     try:
         from scipy.io import loadmat
     except ImportError:
@@ -89,7 +87,7 @@ def _read_meta(data: bytes, path: Path) -> tuple[dict[int, str], dict[str, int]]
         leaves = [row for row in rows if int(row["num_children"]) == 0]
         numbers = {int(row["ILSVRC2012_ID"]): str(row["WNID"]) for row in leaves}
         counts = {str(row["WNID"]): int(row["num_train_images"]) for row in leaves}
-    except Exception as error:  # a broken file may fail in any way
+    except Exception as error:  # a broken file can raise anything
         raise UserError(f"{path} is broken: its {META} cannot be read ({error}).") from None
     if not counts or not all(_WNID.fullmatch(wnid) for wnid in counts):
         raise UserError(f"{path} is broken: its {META} lists no classes by wnid.")
@@ -100,14 +98,16 @@ def _read_meta(data: bytes, path: Path) -> tuple[dict[int, str], dict[str, int]]
 
 
 def _unpack_train(path: Path, counts: dict[str, int], out: Path, advance: Advance) -> int:
-    """An archive of an archive for each class."""
+    """Unpack an archive that has an archive for each class."""
     out.mkdir(parents=True, exist_ok=True)
     seen = set()
-    with _archive(path, "r:") as tar:
+    with _open_archive(path, "r:") as tar:
         for member in tar:
             wnid = member.name.removesuffix(".tar")
             if wnid not in counts or not member.isreg() or wnid in seen:
-                raise UserError(f"{path} is not ImageNet's: it has {member.name!r}, which is no class of the devkit.")
+                raise UserError(
+                    f"{path} is not ImageNet's: it has {member.name!r}, which is not a class of the devkit."
+                )
             seen.add(wnid)
             if not (out / wnid).is_dir():
                 _unpack_class(tar, member, out, counts[wnid])
@@ -122,7 +122,7 @@ def _unpack_class(tar: tarfile.TarFile, member: tarfile.TarInfo, out: Path, coun
     half = out / f".{wnid}.part"
     _make_folder(half)
     name = re.compile(wnid + r"_[0-9]{1,8}\.JPEG")
-    with _removed_if_refused(half):
+    with _remove_if_refused(half):
         with tarfile.open(fileobj=tar.extractfile(member), mode="r:") as inner:
             written = sum(_write(inner, image, half / image.name, name) for image in inner)
         if written != count:
@@ -131,7 +131,7 @@ def _unpack_class(tar: tarfile.TarFile, member: tarfile.TarInfo, out: Path, coun
 
 
 def _unpack_val(path: Path, truth: list[str], out: Path, advance: Advance) -> int:
-    """One archive, whose images are put into the folders of their classes."""
+    """Unpack an archive of images into the folders of their classes."""
     if out.is_dir():
         advance(len(truth))
         return len(truth)
@@ -141,11 +141,11 @@ def _unpack_val(path: Path, truth: list[str], out: Path, advance: Advance) -> in
         _make_folder(folder)
     name = re.compile(r"ILSVRC2012_val_([0-9]{8})\.JPEG")
     found: Counter[int] = Counter()
-    with _removed_if_refused(half), _archive(path, "r:") as tar:
+    with _remove_if_refused(half), _open_archive(path, "r:") as tar:
         for member in tar:
             number = int(match[1]) if (match := name.fullmatch(member.name)) else 0
             if not 1 <= number <= len(truth):
-                raise UserError(f"{path} is not ImageNet's: it has {member.name!r}, which is no validation image.")
+                raise UserError(f"{path} is not ImageNet's: it has {member.name!r}, which is not a validation image.")
             _write(tar, member, half / truth[number - 1] / member.name, name)
             found[number] += 1
             advance(1)
@@ -156,10 +156,10 @@ def _unpack_val(path: Path, truth: list[str], out: Path, advance: Advance) -> in
 
 
 def _write(tar: tarfile.TarFile, member: tarfile.TarInfo, to: Path, name: re.Pattern[str]) -> int:
-    """An image of a known name, unless it is there already, whole: an interrupted write leaves it shorter."""
+    """Write an image, unless a complete one exists; an interrupted write leaves a shorter file."""
     stream = tar.extractfile(member) if member.isreg() and member.size <= _LARGEST else None
     if stream is None or not name.fullmatch(member.name):
-        raise UserError(f"{tar.name!s} is refused: {member.name!r} is no image of ImageNet.")
+        raise UserError(f"{tar.name!s} is refused: {member.name!r} is not an image of ImageNet.")
     if not (to.is_file() and os.path.getsize(to) == member.size):
         _copy(stream, to)
     return 1
@@ -172,8 +172,8 @@ def _copy(stream: IO[bytes], to: Path) -> None:
 
 
 @contextmanager
-def _removed_if_refused(half: Path) -> Iterator[None]:
-    """Remove what came from an archive that is refused; after a kill or a full disk it stays, for the next try."""
+def _remove_if_refused(half: Path) -> Iterator[None]:
+    """Remove what came from an archive that is refused. After a kill or a full disk it stays, to resume from."""
     try:
         yield
     except (UserError, tarfile.TarError):
@@ -188,8 +188,8 @@ def _make_folder(folder: Path) -> None:
 
 
 @contextmanager
-def _archive(path: Path, mode: str = "r:*") -> Iterator[tarfile.TarFile]:
-    """An archive whose faults are told; those of writing are not its own."""
+def _open_archive(path: Path, mode: str = "r:*") -> Iterator[tarfile.TarFile]:
+    """Open an archive; only errors in reading it are reported as its faults."""
     if not path.is_file():
         raise UserError(f"there is no archive {path}.")
     try:

@@ -1,7 +1,7 @@
-"""What a network sees of an image: a part of it, scaled to one side, mirrored or not.
+"""The part of an image that a network sees: cropped, scaled to a square, mirrored or not.
 
-A part lies where numbers say that are a pure function of seed, epoch and index. It is cut out before it is scaled,
-so that no pixel is computed that nobody sees; the outcome is that of scaling the whole image and cropping then.
+Where the part lies is a pure function of seed, epoch and index. It is cropped before it is scaled, so that only the
+pixels that are needed are computed; the result is the same as scaling the whole image and then cropping.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ import numpy.typing as npt
 import torch
 from PIL import Image
 
-from resnets.counter_rng import draws, uniform
+from resnets.counter_rng import alternate, draws, uniform
 from resnets.data.budget import room_for
-from resnets.data.decode import Opened, Pixels, Room
+from resnets.data.decode import Buffer, Opened, Pixels
 from resnets.data.jpeg import Box
+from resnets.data.test_crops import scaled_size
 from resnets.errors import UserError, one_of
 
 KINDS = ("scale", "aspect", "centre")
@@ -43,9 +44,9 @@ class Part(NamedTuple):
 class View:
     """How a part is chosen.
 
-    `scale`: the shorter side is drawn from `shorter` and a square of `side` is cropped anywhere (the papers' for
-    ImageNet). `aspect`: a part of 8 to 100 % of the area and of ratio 3/4 to 4/3, anywhere. `centre`: the shorter
-    side becomes `shorter` and the middle is cropped.
+    `scale`: draw the shorter side from `shorter` and crop a square of `side` anywhere (the papers' for ImageNet).
+    `aspect`: crop 8 to 100 % of the area, with a ratio of 3/4 to 4/3, anywhere. `centre`: scale the shorter side to
+    `shorter` and crop the middle.
     """
 
     kind: str
@@ -61,52 +62,50 @@ class View:
             raise UserError(f"images of shorter side {low} to {high} have no crop of {self.side}x{self.side}.")
 
     def part(self, size: tuple[int, int], u: Numbers) -> Part:
-        """Of an image of this width and height, by numbers from 0 to 1."""
+        """The part of an image of this width and height, from numbers between 0 and 1."""
         if self.kind == "aspect":
-            return _aspect(size, u)
+            return _draw_aspect(size, u)
         if self.kind == "centre":
             return _centre(size, self.shorter[0], self.side)
         low, high = self.shorter
         edge = self.side * min(size) / (low + int(u[0] * (high - low + 1)))
         return Part(u[1] * (size[0] - edge), u[2] * (size[1] - edge), edge, edge)
 
-    def __call__(self, data: bytes, u: Numbers, mirrored: bool = False, room: Room | None = None) -> Pixels:
-        """What is seen of an image file's bytes, (side, side, 3); `room` is for the decoder."""
+    def __call__(self, data: bytes, u: Numbers, mirrored: bool = False, buffer: Buffer | None = None) -> Pixels:
+        """Decode the part of an image file's bytes, to (side, side, 3)."""
         opened = Opened(data)
         with room_for(opened.size):
-            seen = self._seen(opened, self.part(opened.size, u), room)
-        return _mirrored(seen) if mirrored else seen
+            pixels = self._decode(opened, self.part(opened.size, u), buffer)
+        return _mirror(pixels) if mirrored else pixels
 
-    def _seen(self, opened: Opened, part: Part, room: Room | None) -> Pixels:
-        if self.kind == "centre":  # testing is exact
-            return _exactly(opened.pixels(room=room), part, self.side)
+    def _decode(self, opened: Opened, part: Part, buffer: Buffer | None) -> Pixels:
+        if self.kind == "centre":  # exact, as it is for testing
+            return _resize_by_pil(opened.pixels(buffer=buffer), part, self.side)
         shrink = min(part.width, part.height) / self.side
         least = opened.size[0] / shrink, opened.size[1] / shrink
-        within = _within(opened.smaller(least), opened.size, part)
-        return _quickly(opened.pixels(least, room, _box(within)), within, self.side)
+        reduced = _reduce(part, opened.size, opened.reduced_size(least))
+        box = Box(int(reduced.left), int(reduced.top), math.ceil(reduced.width), math.ceil(reduced.height))
+        return _resize_by_torch(opened.pixels(least, buffer, box), reduced, self.side)
 
     def numbers(self, seed: int, epoch: int, index: npt.NDArray[np.int64]) -> tuple[Numbers, npt.NDArray[np.bool_]]:
         """For each image the numbers that choose its part, and whether it is mirrored."""
-        at = index[:, None] * _NUMBERS + np.arange(_NUMBERS)
-        u = uniform(draws("view", seed, epoch, at))
+        u = uniform(draws("view", seed, epoch, index[:, None] * _NUMBERS + np.arange(_NUMBERS)))
         if self.flip == "alternate":
-            return u, (draws("phase", seed, 0, index) + np.uint64(epoch)) & np.uint64(1) != 0
+            return u, alternate(seed, epoch, index)
         return u, (u[:, -1] < 0.5) & (self.flip == "random")
 
 
 def _centre(size: tuple[int, int], shorter: int, side: int) -> Part:
     """The middle of the scaled image, whose sides and margins are whole numbers."""
-    scale = shorter / min(size)
-    scaled = [shorter if length == min(size) else max(shorter, int(length * scale)) for length in size]
     (left, width), (top, height) = (
         (round((whole - side) / 2) * length / whole, side * length / whole)
-        for whole, length in zip(scaled, size, strict=True)
+        for whole, length in zip(scaled_size(size, shorter), size, strict=True)
     )
     return Part(left, top, width, height)
 
 
-def _aspect(size: tuple[int, int], u: Numbers) -> Part:
-    """A part that fits, in whole pixels; after ten that do not, the largest in the middle."""
+def _draw_aspect(size: tuple[int, int], u: Numbers) -> Part:
+    """A part that fits, in whole pixels; after ten tries, the largest in the middle."""
     width, height = size
     low, high = (math.log(r) for r in RATIO)
     for area, ratio, x, y in u[: 4 * _TRIES].reshape(_TRIES, 4):
@@ -120,20 +119,20 @@ def _aspect(size: tuple[int, int], u: Numbers) -> Part:
     return Part((width - w) // 2, (height - h) // 2, w, h)
 
 
-def _exactly(pixels: Pixels, part: Part, side: int) -> Pixels:
-    """As PIL scales: bilinear, wider where it shrinks, over every pixel that counts."""
+def _resize_by_pil(pixels: Pixels, part: Part, side: int) -> Pixels:
+    """Bilinear, with a wider filter where it shrinks, over every pixel that counts."""
     left, top, width, height = part
     box = (left, top, min(left + width, pixels.shape[1]), min(top + height, pixels.shape[0]))
     return np.array(Image.fromarray(pixels).resize((side, side), Image.Resampling.BILINEAR, box))
 
 
-def _mirrored(pixels: Pixels) -> Pixels:
-    """By torch, which is ten times as fast as a copy of numpy's backward view."""
+def _mirror(pixels: Pixels) -> Pixels:
+    """Flip by torch, which is ten times as fast as copying numpy's reversed view."""
     return torch.from_numpy(pixels).permute(2, 0, 1).flip(2).permute(1, 2, 0).numpy()
 
 
-def _within(smaller: tuple[int, int], size: tuple[int, int], part: Part) -> Part:
-    """The part of an image of that size in a smaller copy; it begins at the nearest whole pixel."""
+def _reduce(part: Part, size: tuple[int, int], smaller: tuple[int, int]) -> Part:
+    """The same part in a smaller copy of the image; it starts at the nearest whole pixel."""
     by = smaller[0] / size[0], smaller[1] / size[1]
     width, height = part.width * by[0], part.height * by[1]
     left = max(min(round(part.left * by[0]), math.floor(smaller[0] - width)), 0)
@@ -141,16 +140,11 @@ def _within(smaller: tuple[int, int], size: tuple[int, int], part: Part) -> Part
     return Part(left, top, width, height)
 
 
-def _box(part: Part) -> Box:
-    """All its pixels, also the last that counts in part."""
-    return Box(int(part.left), int(part.top), math.ceil(part.width), math.ceil(part.height))
-
-
-def _quickly(pixels: Pixels, part: Part, side: int) -> Pixels:
-    """The pixels of a part scaled: the same filter from torch, several times as fast."""
-    seen = np.empty((1, side, side, 3), np.uint8)  # told where to, torch leaves the channels of a pixel side by side
+def _resize_by_torch(pixels: Pixels, part: Part, side: int) -> Pixels:
+    """The same filter from torch, several times as fast."""
+    resized = np.empty((1, side, side, 3), np.uint8)  # with `out=`, torch keeps the channels of a pixel side by side
     cut = np.require(pixels, requirements=("C", "W"))[None]
-    x, out = (torch.from_numpy(pixels).permute(0, 3, 1, 2) for pixels in (cut, seen))
+    x, out = (torch.from_numpy(array).permute(0, 3, 1, 2) for array in (cut, resized))
     by = side / part.height, side / part.width
     torch.ops.aten._upsample_bilinear2d_aa.out(x, (side, side), False, *by, out=out)
-    return seen[0]
+    return resized[0]

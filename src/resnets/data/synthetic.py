@@ -1,8 +1,8 @@
-"""Procedural images to learn from without any download: five shapes, striped across or along.
+"""Procedural images to train on without a download: five shapes with horizontal or vertical stripes.
 
-The class is the shape and the direction of the stripes inside it. Place, size, colours, width and phase
-of the stripes, and noise are drawn for each image, so that no single pixel tells the class and a
-linear classifier stays poor. A mirrored image keeps its class.
+The class is the shape and the direction of the stripes inside it. Position, size, colours, width and phase of the
+stripes, and noise are random, so that no single pixel shows the class and a linear classifier does badly. A mirrored
+image keeps its class.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _draw_images(part: str, n: int, seed: int) -> tuple[npt.NDArray[np.uint8], n
     stripe = along % 1 < 0.5
 
     image = np.empty((n, 3, SIZE, SIZE), np.float32)
-    for channel in range(3):  # any colour may be figure or ground; the two stripes stay apart
+    for channel in range(3):  # the colours of the two stripes always differ
         ground, dark, step = (
             number(10 * channel + k, low, high) for k, low, high in ((5, 30, 225), (6, 0, 155), (7, 60, 100))
         )
@@ -75,7 +75,7 @@ def _draw_images(part: str, n: int, seed: int) -> tuple[npt.NDArray[np.uint8], n
 
 
 def _inside(shape: npt.NDArray[np.int64], x: Floats, y: Floats) -> npt.NDArray[np.bool_]:
-    """Which pixels the figure covers; it reaches about 1 from its middle."""
+    """The pixels that the shape covers; its radius is about 1."""
     mask = np.empty(np.broadcast_shapes(x.shape, y.shape), np.bool_)
     for kind, name in enumerate(SHAPES):
         own = shape == kind

@@ -1,8 +1,8 @@
-"""The papers' ways of testing: which views of a picture a network sees.
+"""The papers' test protocols: which views of an image a network sees.
 
 `Crop` is one centre crop (224 from a shorter side of 256; 320 from 320), `TenCrop` that crop and the four corners,
-each also mirrored, `MultiScale` the whole picture at several sizes. The nets are fully convolutional, and what they
-pool at the end is the mean of the scores at every place, so a view may have any size.
+each also mirrored, `MultiScale` the whole image at several sizes. The networks are fully convolutional and average
+over all positions at the end, so a view may have any size.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from PIL import Image, ImageOps
 
 from resnets.data.decode import BadImageError
 from resnets.errors import UserError
-from resnets.metadata import parse_sides, require_sides
+from resnets.metadata import require_sides
 
 PAPER_SCALES = (224, 256, 384, 480, 640)
-LARGEST_VIEW = 1 << 22  # pixels of a whole picture that a network sees at once
-LARGEST_WHOLE = 1 << 24  # pixels of a scaled picture out of which crops are cut
+LARGEST_VIEW = 1 << 22  # pixels of a whole image that a network sees at once
+LARGEST_WHOLE = 1 << 24  # pixels of a scaled image from which crops are cut
 
 
 @dataclass(frozen=True)
 class Crop:
-    """The centre, `side` pixels wide and high, of the picture with its shorter side at `shorter`."""
+    """The centre, `side` pixels wide and high, of the image scaled to a shorter side of `shorter`."""
 
     side: int
     shorter: int
@@ -56,19 +56,19 @@ class TenCrop(Crop):
 
 @dataclass(frozen=True)
 class MultiScale:
-    """The whole picture with its shorter side at each of `sides`."""
+    """The whole image, scaled to each shorter side in `sides`."""
 
     sides: tuple[int, ...] = PAPER_SCALES
 
     def __post_init__(self) -> None:
         if not self.sides or min(self.sides) < 1:
-            raise UserError(f"scales are sides of at least one pixel, not {self.sides}.")
+            raise UserError(f"each scale must be at least one pixel, not {self.sides}.")
         require_sides(1, max(self.sides))
 
     def views(self, picture: Image.Image) -> Iterator[Image.Image]:
         for side in self.sides:
             require_short(picture, side, LARGEST_VIEW)
-            yield resized(picture, side)
+            yield resize_shorter(picture, side)
 
     def __str__(self) -> str:
         return f"whole pictures at {', '.join(map(str, self.sides))}"
@@ -77,47 +77,42 @@ class MultiScale:
 Views = Crop | MultiScale
 
 
-def parse_crop(text: str) -> Crop:
-    """`224@256`, or `224` alone for a crop of the whole shorter side."""
-    return Crop(*parse_sides(text))
-
-
-def scaled_size(picture: Image.Image, shorter: int) -> tuple[int, int]:
-    """Width and height of the picture with its shorter side at `shorter`."""
-    width, height = picture.size
-    scale = shorter / min(width, height)
+def scaled_size(size: tuple[int, int], shorter: int) -> tuple[int, int]:
+    """The width and height of an image of `size` after scaling its shorter side to `shorter`."""
+    width, height = size
+    scale = shorter / min(size)
     if width <= height:
         return shorter, max(shorter, int(height * scale))
     return max(shorter, int(width * scale)), shorter
 
 
 def require_short(picture: Image.Image, shorter: int, most: int) -> None:
-    """Refuse a picture that is so long that it would have more than `most` pixels when it is scaled."""
-    width, height = scaled_size(picture, shorter)
+    """Refuse an image that would have more than `most` pixels after scaling, because it is very long."""
+    width, height = scaled_size(picture.size, shorter)
     if width * height > most:
         raise BadImageError(
-            f"has {picture.width}x{picture.height} pixels and is too long to be seen as a whole: with a shorter side "
+            f"has {picture.width}x{picture.height} pixels and is too long to be used whole: scaled to a shorter side "
             f"of {shorter} it would have more than {most:,}"
         )
 
 
-def resized(picture: Image.Image, shorter: int) -> Image.Image:
-    """The picture with its shorter side at `shorter`, by a bilinear filter as wide as a shrinking asks for."""
+def resize_shorter(picture: Image.Image, shorter: int) -> Image.Image:
+    """Scale the shorter side to `shorter`, with PIL's antialiased bilinear filter."""
     if min(picture.size) == shorter:
         return picture
-    return picture.resize(scaled_size(picture, shorter), Image.Resampling.BILINEAR)
+    return picture.resize(scaled_size(picture.size, shorter), Image.Resampling.BILINEAR)
 
 
 class Scaled:
-    """A picture with its shorter side at `shorter`, to cut squares out of.
+    """An image scaled to a shorter side of `shorter`, to cut squares from.
 
-    It is scaled as a whole; of a picture that is so long that this would take much memory, only the squares are.
+    The whole image is scaled; only the squares are where a very long image would take much memory.
     """
 
     def __init__(self, picture: Image.Image, shorter: int) -> None:
-        self.width, self.height = scaled_size(picture, shorter)
+        self.width, self.height = scaled_size(picture.size, shorter)
         self._long = self.width * self.height > LARGEST_WHOLE
-        self._picture = picture if self._long else resized(picture, shorter)
+        self._picture = picture if self._long else resize_shorter(picture, shorter)
 
     def centre(self, side: int) -> Image.Image:
         return self.cut(round((self.width - side) / 2), round((self.height - side) / 2), side)

@@ -1,4 +1,4 @@
-"""From a picture to what a network reads in testing: shorter side, centre crop, normalisation."""
+"""Preprocess an image for testing: resize the shorter side, crop the centre, normalise."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from torch import Tensor
 from resnets.data import load
 from resnets.data.augment import Normalize
 from resnets.data.images import SPLIT_SEED, Images
-from resnets.data.test_crops import Crop, MultiScale, TenCrop, Views, parse_crop
+from resnets.data.test_crops import Crop, MultiScale, TenCrop, Views
 from resnets.errors import UserError
-from resnets.metadata import Metadata, Preprocessing
+from resnets.metadata import Metadata, Preprocessing, parse_sides
 from resnets.spec import Spec
 from resnets.view_options import ViewOptions
 
 
 @dataclass(frozen=True)
 class Transform:
-    """A picture, as PIL has it or uint8 (C, H, W), to float32 (C, side, side): `net(net.transform(picture)[None])`."""
+    """A PIL image, or uint8 (C, H, W), to float32 (C, side, side): `net(net.transform(picture)[None])`."""
 
     views: Views
     normalize: Normalize
@@ -49,16 +49,16 @@ def transform_of(
     per: str | None = None,
     device: torch.device | str = "cpu",
 ) -> Transform:
-    """As the file of a network says, or as is usual for such a network, unless `views` or `per` say otherwise."""
+    """The transform from a network's file, or the usual one; `views` and `per` override it."""
     usual = preprocessing_of(metadata, spec)
-    seen = _choose_views(usual, views) if views else Crop(usual.crop, usual.resize)
-    return Transform(seen, normalization(metadata, spec, images, per).to(device), spec.in_channels)
+    chosen = _choose_views(usual, views) if views else Crop(usual.crop, usual.resize)
+    return Transform(chosen, normalization(metadata, spec, images, per).to(device), spec.in_channels)
 
 
 def _choose_views(usual: Preprocessing, options: ViewOptions) -> Views:
     if options.multi_scale:
         return MultiScale(options.multi_scale)
-    crop = parse_crop(options.crop) if options.crop else Crop(usual.crop, usual.resize)
+    crop = Crop(*parse_sides(options.crop)) if options.crop else Crop(usual.crop, usual.resize)
     return TenCrop(crop.side, crop.shorter) if options.ten_crop else crop
 
 
@@ -69,16 +69,16 @@ def preprocessing_of(metadata: Metadata, spec: Spec) -> Preprocessing:
 def normalization(
     metadata: Metadata, spec: Spec, images: Images | None = None, per: str | None = None, what: str = "the network"
 ) -> Normalize:
-    """As the weights were trained, unless `per` says otherwise; `images` are those at hand, if they have statistics."""
+    """The normalisation of the weights, unless `per` overrides it; a mean image is that of `images`, if given."""
     known = metadata.preprocessing
     kind = per or (known.normalize if known else "channel")
     if kind == "channel" and per is None and (known or images is None):
         usual = preprocessing_of(metadata, spec)
         return Normalize.by_channel(usual.mean, usual.std)
-    if images is None:  # a mean image, which only the training images give
+    if images is None:  # a mean image needs the training images
         if metadata.data is None:
             raise UserError(
-                f"{metadata.origin or what} needs the mean image of its training data, and does not say which they are."
+                f"{metadata.origin or what} needs the mean image of its training data, but does not name the data."
             )
         images = load(metadata.data)
     held_out = known.held_out if known and per is None and images.name == metadata.data else 0
@@ -92,7 +92,7 @@ def to_tensor(picture: Image.Image) -> Tensor:
 
 
 def to_picture(pixels: Tensor | np.ndarray[Any, Any]) -> Image.Image:
-    """An image (C, H, W), uint8, as a picture."""
+    """A uint8 array (C, H, W) as a PIL image."""
     array = np.asarray(pixels)
     if array.dtype != np.uint8 or array.ndim != 3 or array.shape[0] not in (1, 3):
         raise UserError(f"an image must be uint8 (1 or 3, height, width), not {array.dtype} {array.shape}.")

@@ -1,8 +1,8 @@
-"""Reading the official Python batches, which are pickles, without running what a pickle can run.
+"""Read CIFAR's official Python batches, which are pickles, without executing code from the pickle.
 
-A batch is a dict of lists, strings and one uint8 array. The few names that its pickle refers to are met
-with the stand-ins below, which can hold bytes and do nothing else; any other name is refused. numpy's own
-reconstruction is not called either: with a forged dtype it would read memory as Python objects.
+A batch is a dict of lists, strings and one uint8 array. The few names that its pickle refers to are replaced by the
+classes below, which can only hold bytes; any other name is refused. numpy's own reconstruction is not called either:
+with a forged dtype it would read memory as Python objects.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import numpy.typing as npt
 
 from resnets.errors import UserError
 
-OPERATIONS = 1 << 22  # of a pickle; the largest batch has some hundred thousand
-_PLACED = ("PUT", "BINPUT", "LONG_BINPUT", "GET", "BINGET", "LONG_BINGET")
+OPERATIONS = 1 << 22  # in a pickle; the largest batch has a few hundred thousand
+_MEMO = ("PUT", "BINPUT", "LONG_BINPUT", "GET", "BINGET", "LONG_BINGET")
 
 
 class _Array:
-    """What `numpy.core.multiarray._reconstruct` would give: an array, once its state is set."""
+    """Stands for `numpy.core.multiarray._reconstruct`: an array, once its state is set."""
 
     def __init__(self, *_: object) -> None:
         self.value = np.empty(0, np.uint8)
@@ -35,20 +35,20 @@ class _Array:
 
 
 class _Uint8:
-    """`numpy.dtype('u1')`; there is no other in a batch."""
+    """Stands for `numpy.dtype('u1')`, the only one in a batch."""
 
     def __init__(self, code: object, *_: object) -> None:
         if code not in ("u1", b"u1", "|u1", "uint8"):
             raise pickle.UnpicklingError(f"an array is of dtype {code!r}, not uint8")
 
     def __setstate__(self, state: object) -> None:
-        pass  # byte order and alignment, which one byte has not
+        pass  # byte order and alignment, which do not matter for single bytes
 
 
 class _Latin1(bytes):
-    """`_codecs.encode(text, "latin1")`: how Python 3 writes bytes into a pickle of protocol 2."""
+    """Stands for `_codecs.encode(text, "latin1")`, which is how Python 3 writes bytes in protocol 2."""
 
-    room: ClassVar[list[int]]  # characters that the rest of a pickle may encode: one text can be encoded many times
+    room: ClassVar[list[int]]  # characters that may still be encoded, because a pickle can encode one text many times
 
     def __new__(cls, text: str, encoding: str = "latin1") -> _Latin1:
         if encoding not in ("latin1", "latin-1"):
@@ -65,7 +65,7 @@ class _Latin1(bytes):
 _STAND_INS: dict[tuple[str, str], object] = {
     ("numpy.core.multiarray", "_reconstruct"): _Array,
     ("numpy._core.multiarray", "_reconstruct"): _Array,
-    ("numpy", "ndarray"): "ndarray",  # only ever an argument of _reconstruct
+    ("numpy", "ndarray"): "ndarray",  # only an argument of _reconstruct
     ("numpy", "dtype"): _Uint8,
 }
 
@@ -83,29 +83,29 @@ class _Reader(pickle.Unpickler):
             raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no CIFAR file needs") from None
 
 
-def _require_honest(data: bytes) -> None:
-    """Refuse what makes an unpickler take memory for nothing: a place in its memo, or a length, beyond the file.
+def _require_bounded(data: bytes) -> None:
+    """Refuse a pickle that makes the unpickler allocate far more than the file: by a memo index, or by a length.
 
-    `genops` reads a pickle without building anything, and finds that a length is more than what follows.
+    `genops` reads a pickle without building objects, and raises if a length goes beyond the end.
     """
     for number, (code, argument, _) in enumerate(pickletools.genops(data)):
         if number > OPERATIONS:
             raise pickle.UnpicklingError("it is longer than any batch")
-        if code.name in _PLACED and int(argument or 0) > len(data):
+        if code.name in _MEMO and int(argument or 0) > len(data):
             raise pickle.UnpicklingError(f"it refers to the object {argument:,} of a file of {len(data):,} bytes")
 
 
 def read_batch(data: bytes, where: str) -> tuple[npt.NDArray[np.uint8], list[int]]:
-    """Pixels (N, 3072) and labels of a Python batch; fine labels where there are two kinds."""
+    """Read the pixels (N, 3072) and labels of a Python batch; of CIFAR-100 the fine labels."""
     try:
-        _require_honest(data)
+        _require_bounded(data)
         batch = _Reader(data).load()
         fields = {k.decode("latin1") if isinstance(k, bytes) else k: v for k, v in batch.items()}
         pixels = fields["data"].value
         labels = [int(v) for v in (fields["labels"] if "labels" in fields else fields["fine_labels"])]
     except KeyError as error:
         raise UserError(f"{where} is not a CIFAR batch: it has no {error}; replace it by the official file.") from None
-    except Exception as error:  # a pickle that is broken or forged may fail in any way
-        said = " ".join(str(error).split())
-        raise UserError(f"{where} is not a CIFAR batch: {said}; replace it by the official file.") from None
+    except Exception as error:  # a broken or forged pickle can raise anything
+        reason = " ".join(str(error).split())
+        raise UserError(f"{where} is not a CIFAR batch: {reason}; replace it by the official file.") from None
     return pixels, labels

@@ -17,8 +17,8 @@ from torch.nn import functional
 
 from resnets.atomic import write_atomically
 from resnets.data.picture import look_at_file
-from resnets.data.test_crops import LARGEST_VIEW, Crop, require_short, resized
-from resnets.data.test_pictures import Seen
+from resnets.data.test_crops import LARGEST_VIEW, Crop, require_short, resize_shorter
+from resnets.data.test_pictures import PictureViews
 from resnets.evaluation.ensemble import Member
 from resnets.nn import ResNet
 
@@ -42,7 +42,7 @@ def scaled_for(picture: Image.Image, crop: Crop) -> Image.Image:
     """Resize the whole picture for drawing; a small one is enlarged."""
     shorter = crop.shorter * _times(crop)
     require_short(picture, shorter, LARGEST_VIEW)
-    return resized(picture, shorter).convert("RGB")
+    return resize_shorter(picture, shorter).convert("RGB")
 
 
 def _times(crop: Crop) -> int:
@@ -71,8 +71,8 @@ def draw_activation_map(out: Path, net: ResNet, member: Member, path: Path, labe
     crop = member.views
     assert isinstance(crop, Crop), "other views have several maps"
 
-    def see(picture: Image.Image) -> tuple[Image.Image, Seen]:
-        return scaled_for(picture, crop), Seen(picture, [crop])
+    def see(picture: Image.Image) -> tuple[Image.Image, PictureViews]:
+        return scaled_for(picture, crop), PictureViews(picture, [crop])
 
     picture, seen = look_at_file(path, net.spec.in_channels, see)
     device = member.scores.device

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from resnets.data.budget import room_for_a_network
 from resnets.data.test_crops import Views
-from resnets.data.test_pictures import Seen
+from resnets.data.test_pictures import PictureViews
 from resnets.data.transform import Transform
 from resnets.engine.inference import Runner
 from resnets.errors import one_of
@@ -49,7 +49,7 @@ class Member:
     def views(self) -> Views:
         return self.transform.views
 
-    def answers(self, pictures: Sequence[Seen], average: str) -> Tensor:
+    def answers(self, pictures: Sequence[PictureViews], average: str) -> Tensor:
         """For each picture the mean over its views: of probabilities, or of the scores before softmax."""
         shaped: dict[tuple[int, int], list[tuple[int, Tensor]]] = defaultdict(list)
         counts = torch.zeros(len(pictures), 1)
@@ -75,13 +75,13 @@ class Member:
 
 
 def probabilities(
-    members: Sequence[Member], pictures: Sequence[Image.Image | Seen], average: str = "softmax"
+    members: Sequence[Member], pictures: Sequence[Image.Image | PictureViews], average: str = "softmax"
 ) -> Tensor:
     """The probability of each class for each picture, float64, averaged over the views and the networks."""
     if average not in AVERAGES:
         raise one_of("average", average, AVERAGES)
     ways = [member.views for member in members]
-    seen = [picture if isinstance(picture, Seen) else Seen(picture, ways) for picture in pictures]
+    seen = [picture if isinstance(picture, PictureViews) else PictureViews(picture, ways) for picture in pictures]
     with room_for_a_network():
         mean = torch.stack([member.answers(seen, average) for member in members]).mean(0)
     return mean if average == "softmax" else mean.softmax(1)

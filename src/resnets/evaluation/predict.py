@@ -11,7 +11,7 @@ from pathlib import Path
 from PIL import Image
 
 from resnets.data.picture import look_at_file, pictures_below
-from resnets.data.test_pictures import Seen, ahead, size_of_views
+from resnets.data.test_pictures import PictureViews, map_ahead, size_of_views
 from resnets.errors import UserError
 from resnets.evaluation.ensemble import Member, batches, probabilities
 from resnets.evaluation.evaluate import make_member
@@ -62,23 +62,27 @@ class Predictor:
 
     def predict(self, pictures: Sequence[Path | Image.Image]) -> Iterator[Prediction]:
         """In the order of the pictures; files are decoded ahead, some at a time."""
-        stream = zip(pictures, ahead(self._look, pictures, size_of_views), strict=True)
+        stream = zip(pictures, map_ahead(self._look, pictures, size_of_views), strict=True)
         for batch in batches(stream, lambda pair: size_of_views(pair[1])):
-            seen = [found for _, found in batch if isinstance(found, Seen)]
+            seen = [found for _, found in batch if isinstance(found, PictureViews)]
             ranked = iter(self._rank(seen) if seen else ())
             for picture, found in batch:
                 file = "" if isinstance(picture, Image.Image) else str(picture)
                 yield Prediction(file, fault=found) if isinstance(found, str) else Prediction(file, *next(ranked))
 
-    def _look(self, picture: Path | Image.Image) -> Seen | str:
+    def _look(self, picture: Path | Image.Image) -> PictureViews | str:
         if isinstance(picture, Image.Image):
-            return Seen(picture.convert("L" if self.net.spec.in_channels == 1 else "RGB"), [self.member.views])
+            return PictureViews(picture.convert("L" if self.net.spec.in_channels == 1 else "RGB"), [self.member.views])
         try:
-            return look_at_file(picture, self.net.spec.in_channels, lambda image: Seen(image, [self.member.views]))
+            return look_at_file(
+                picture, self.net.spec.in_channels, lambda image: PictureViews(image, [self.member.views])
+            )
         except UserError as error:
             return str(error)
 
-    def _rank(self, pictures: Sequence[Seen]) -> Iterator[tuple[tuple[int, ...], tuple[str, ...], tuple[float, ...]]]:
+    def _rank(
+        self, pictures: Sequence[PictureViews]
+    ) -> Iterator[tuple[tuple[int, ...], tuple[str, ...], tuple[float, ...]]]:
         table = probabilities([self.member], pictures, self.options.average)
         best = table.topk(min(self.options.top, table.shape[1]))
         for labels, values in zip(best.indices.tolist(), best.values.tolist(), strict=True):

@@ -68,14 +68,14 @@ def _add_file(inputs: Inputs, path: Path, data: Any) -> bool:
     if not isinstance(data, dict):
         return False
     if "row" in data:
-        one = Outcome.from_dict(records.ROW.checked(data, path))
+        one = Outcome.from_dict(records.ROW.check(data, path))
         key = one.budget, one.row
         if key in inputs.files:
             raise UserError(f"{path} and {inputs.files[key]} are of the same row and budget; leave one of them out.")
         inputs.files[key] = path
         inputs.found.setdefault(one.budget, Outcomes())[one.row] = one
     elif "analyses" in data:
-        inputs.analyses[path] = records.ANALYSES.checked(data, path)
+        inputs.analyses[path] = records.ANALYSES.check(data, path)
     elif ("recipe" in data and "runs" in data) or "groups" in data:
         inputs.trainings[path] = records.check_trainings(data, path)
     else:
