@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from resnets.analysis.propagation import cheap
+from resnets.analysis.propagation import summarize_signal
 from resnets.counter_rng import order
 from resnets.data.batches import Batches, DatasetBatches, FileBatches, MemoryBatches, TrainingSplit, split_training
 from resnets.data.datasets import Datasets
@@ -159,7 +159,7 @@ class Classification(Task):
         if not isinstance(net, ResNet):
             return super().measure_signal(net)
         (x,) = self.feed.plain(order(self.feed.stream.n, 0, 0)[:_WATCHED], _WATCHED)
-        return cheap(net, self._lay_out(x))
+        return summarize_signal(net, self._lay_out(x))
 
     # --- weights ------------------------------------------------------------------------------
 
