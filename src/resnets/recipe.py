@@ -18,17 +18,17 @@ from resnets.errors import UserError, one_of, shown
 from resnets.options import check, fields_of, option, split_keywords
 
 SCHEDULES = ("multistep", "cosine", "onecycle", "constant")
-_LARGEST_BATCH = 1 << 20  # images: larger ones are a slip of the finger, and would take all memory
+_LARGEST_BATCH = 1 << 20  # images: larger batches are typing errors, and would take all memory
 
 
 def _field(default: Any, help: str, later: bool = False, **more: Any) -> Any:
-    """A field. Runs had been made before the `later` ones existed; their names must not change."""
+    """A field. `later` ones are newer than some runs, whose names must not change."""
     return option(default, help, group="recipe", later=later, show=False, **more)
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What is done to a network. The defaults are the papers' recipe for CIFAR."""
+    """How a network is trained. The defaults are the papers' recipe for CIFAR."""
 
     name: str = "custom"
     length: str = _field(
@@ -123,7 +123,7 @@ class Recipe:
         spans = self.warmup, *self.milestone_spans
         for span in spans if self.length == "auto" else (self.length, *spans):
             parse_span(span)
-        _ = self.size_steps, self.shorter, read_keywords(self.optimizer_options)  # parsing is checking
+        _ = self.size_steps, self.shorter, read_keywords(self.optimizer_options)  # parsing checks them
 
     @property
     def milestone_spans(self) -> tuple[str, ...]:
@@ -226,7 +226,7 @@ class Epochs:
 
     def __post_init__(self) -> None:
         if self.n < 1 or self.size < 1:
-            raise UserError(f"{self.n} images cannot be had in batches of {self.size}.")
+            raise UserError(f"{self.n} images cannot be split into batches of {self.size}.")
 
     def epoch(self, step: int) -> int:
         """The epoch in which a batch begins."""

@@ -148,7 +148,7 @@ class Run:
 
     @property
     def origin(self) -> dict[str, Any]:
-        """Provenance as it may be published: folders of the machine it began on stay behind."""
+        """Provenance for publication, without folders of the machine."""
         config = self.config
         kept = {key: config[key] for key in ("command", "commit", "versions", "machine", "began")}
         kept |= {key: config[key] for key in ("engine", "resumed") if key in config}
@@ -303,7 +303,7 @@ def find(root: Path) -> list[Run]:
 
 
 def group_variants(items: Iterable[Item], key_of: Callable[[Item], RunKey]) -> dict[RunKey, list[Item]]:
-    """Runs, or what is known of them, that differ in nothing but the seed, in the order of the first of each group."""
+    """Group runs, or records of runs, that differ only in the seed, in the order of the first of each group."""
     found: dict[RunKey, list[Item]] = {}
     for item in items:
         found.setdefault(replace(key_of(item), seed=0), []).append(item)
@@ -353,7 +353,7 @@ _COMMANDS = ("resnets", "__main__.py")
 
 
 def without_folders(command: str) -> str:
-    """A command with only the last part of paths that begin at the root or at home: they mean nothing elsewhere."""
+    """A command with only the last part of absolute paths, whose folders mean nothing on other machines."""
     words = shlex.split(command)
     kept = [re.sub(r"^((?:[^/~]*[=:])?)[/~].*?([^/]*)/?$", r"\1\2", word) for word in words]
     return command if kept == words else shlex.join(kept)

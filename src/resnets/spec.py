@@ -30,7 +30,7 @@ from resnets.unit_spec import (
 )
 
 _TINY = 2.0**-126  # the smallest float32
-_MOST = 2**31 - 1  # of anything that is counted: beyond it neither torch nor a machine goes
+_MOST = 2**31 - 1  # the largest number of units, channels or classes
 STEMS = {
     "cifar": "a 3x3 convolution, for small images",
     "imagenet": "a 7x7/2 convolution and 3x3/2 max pooling, for large images",

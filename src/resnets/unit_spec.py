@@ -365,7 +365,7 @@ def check_shortcut(shortcut: object) -> None:
             "resnets.register_shortcut."
         )
     assert isinstance(shortcut, Shortcut)
-    Shortcut.__post_init__(shortcut)  # which one of a user's own may have replaced
+    Shortcut.__post_init__(shortcut)  # a user's own class may have replaced it
 
 
 # --- a unit -----------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional
 
 import resnets
-from resnets.analysis.propagation import cheap, propagation, spans
+from resnets.analysis.propagation import propagation, spans, summarize_signal
 from resnets.analysis.unit_terms import run, take_apart
 from resnets.errors import UserError
 from resnets.nn import ResNet
@@ -207,7 +207,7 @@ def test_nothing_changes(measure, shortcut):
     modes = [module.training for module in net.modules()]
     images, drawn = IMAGES.float(), torch.get_rng_state()
     seen = images.clone()
-    cheap(net, images) if measure == "cheap" else propagation(net, images, LABELS, statistics=measure)
+    summarize_signal(net, images) if measure == "cheap" else propagation(net, images, LABELS, statistics=measure)
     for name, tensor in net.state_dict().items():
         assert tensor.numpy().tobytes() == state[name].numpy().tobytes(), name
     assert [module.training for module in net.modules()] == modes
@@ -255,7 +255,7 @@ def test_batches_are_averaged_and_the_rest_is_left_out():
 
 def test_the_cheap_numbers_are_those_of_the_whole_analysis():
     net = tiny(shortcut="scale:0.7:0.5")
-    full, found = propagation(net, IMAGES, LABELS), cheap(net, IMAGES)
+    full, found = propagation(net, IMAGES, LABELS), summarize_signal(net, IMAGES)
     assert found["rms"] == pytest.approx([full.rms[4], full.rms[7]])
     assert found["growth"] == pytest.approx([full.rms[4] / full.rms[0], full.rms[7] / full.rms[5]])
     assert found["share"] == pytest.approx([sum(full.share[:4]) / 4, sum(full.share[5:]) / 2])

@@ -109,5 +109,5 @@ def test_indices_are_int64_tensors():
 
 @pytest.mark.parametrize(("n", "size"), [(0, 4), (4, 0), (-1, 1)])
 def test_what_cannot_be_had_in_batches_is_refused(n, size):
-    with pytest.raises(UserError, match=rf"{n} images cannot be had in batches of {size}\."):
+    with pytest.raises(UserError, match=rf"{n} images cannot be split into batches of {size}\."):
         BatchOrder(n, size, 0)

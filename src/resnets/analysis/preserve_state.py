@@ -1,4 +1,4 @@
-"""Run a network without leaving a trace in it."""
+"""Run a network and leave its state unchanged."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def propagation(
     )
 
 
-def cheap(net: ResNet, images: Tensor, *, seed: int = 0) -> dict[str, list[Number]]:
+def summarize_signal(net: ResNet, images: Tensor, *, seed: int = 0) -> dict[str, list[Number]]:
     """What one forward pass tells, a number for each size of the maps: small enough for a line of a log.
 
     `rms` of the last map, `growth` of the signal from the first map to it, the mean `share` of F^ and the mean

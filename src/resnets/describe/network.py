@@ -1,4 +1,4 @@
-"""A network described: its layers as in the papers' tables, its cost, and how every switch is set."""
+"""Describe a network: its layers as in the papers' tables, its cost, and the value of every switch."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Description:
 
 
 def describe(spec: Spec, size: int | tuple[int, int] | None = None) -> Description:
-    """All that there is to say about a network on images of `size` (the papers' size unless given)."""
+    """Describe a network on images of `size` (by default the papers' size)."""
     if _too_large(spec, size):
         raise UserError(f"{spec.name} is too large to describe.")
     cost, kinds = complexity(spec, size), describe_units(spec)

@@ -1,4 +1,4 @@
-"""How it runs fast. The networks in `nn` do not know that this room exists."""
+"""Run networks fast: runners of units, memory modes, inference engines. `resnets.nn` does not import this."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def __getattr__(name: str) -> Any:
 
 
 def require_mode(engine: str, memory: str) -> None:
-    """Refuse words that name nothing, and modes that an engine does not have."""
+    """Refuse unknown engines and memory modes, and modes that an engine does not have."""
     if engine not in ENGINES:
         raise one_of("engine", engine, ENGINES)
     if memory not in (*MODES, "auto"):

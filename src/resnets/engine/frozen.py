@@ -21,9 +21,7 @@ from resnets.nn.structure import PartChanges, find_part_changes
 
 def to_affine(bn: _BatchNorm) -> tuple[Tensor, Tensor]:
     """BN in eval mode as scale x + shift: both in float64, so that folding adds no rounding error."""
-    assert bn.running_mean is not None  # every BN of the package has statistics
-    assert bn.running_var is not None
-    numbers = bn.weight, bn.bias, bn.running_mean, bn.running_var
+    numbers: list[Any] = [bn.weight, bn.bias, bn.running_mean, bn.running_var]  # every BN of the package has them
     weight, bias, mean, variance = (tensor.detach().double() for tensor in numbers)
     scale = weight / torch.sqrt(variance + bn.eps)
     return scale, bias - mean * scale

@@ -1,4 +1,4 @@
-"""The engines that test a network: the same scores, by different means."""
+"""Inference engines: the same scores, computed in different ways."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CPU_ONLY = ("onnxruntime", "openvino")
 
 
 class Runner:
-    """The class scores of a network as it was, in testing: a function from images on `device`."""
+    """A function from images on `device` to class scores."""
 
     def __init__(self, scores: Callable[[Tensor], Tensor], engine: str, device: torch.device) -> None:
         self.scores, self.engine, self.device = scores, engine, device
@@ -47,9 +47,9 @@ def choose_engine(engine: str, device: torch.device | str) -> str:
 
 
 def inference(net: ResNet, engine: str = "auto", device: torch.device | str = "cpu") -> Runner:
-    """The network as it is now, by an engine, on a device; what becomes of it later changes nothing."""
+    """Make a runner of the network by an engine on a device; later changes of the network do not reach it."""
     if str(device) != "auto":
-        choose_engine(engine, device)  # a mistake in the engine comes before one in the device
+        choose_engine(engine, device)  # refuse a wrong engine before a wrong device
     keep_freed_memory()
     place = choose(device)
     named = choose_engine(engine, place)

@@ -1,6 +1,6 @@
-"""Convolution, bias, addition and ReLU in one pass: the oneDNN operators that PyTorch has and does not document.
+"""Convolution, bias, addition and ReLU in one pass, by oneDNN operators that PyTorch does not document.
 
-They are used only after they have shown, once in a process, that they compute what we take them for.
+Each process tests them once before it uses them.
 """
 
 from __future__ import annotations

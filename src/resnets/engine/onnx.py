@@ -1,4 +1,4 @@
-"""A network in testing as an ONNX graph in memory, frozen or as it is, and ONNX Runtime to run it.
+"""Write a network in eval mode as an ONNX graph, frozen or not, and run it by ONNX Runtime.
 
 The graph is written step by step rather than traced: a thousand layers take no longer than their weights, and
 batch and image size stay open.
@@ -19,7 +19,7 @@ from resnets.nn import ResNet, ShortcutModule, Unit, shortcuts
 from resnets.nn.network import check_input
 from resnets.nn.structure import SET_BY_USERS, find_change
 
-_OPSET, _IR = 17, 8  # old enough for every reader of the last years
+_OPSET, _IR = 17, 8  # old enough for all readers of recent years
 _END = 2**31 - 1
 EXPORTING, _ENGINE = "exporting to ONNX", "the engine onnxruntime"  # what may need a package
 
@@ -104,7 +104,7 @@ class Graph:
         return self.add("Relu", y) if isinstance(conv, Conv) and conv.relu else y
 
     def scale_shift(self, module: ScaleShift, x: str) -> str:
-        """As a BN of mean 0 and variance 1, which runtimes know how to keep in their own memory layout."""
+        """A BN of mean 0 and variance 1: runtimes keep it in their own memory layout."""
         scale, shift = module.scale.flatten(), module.shift.flatten()
         given = (scale, shift, torch.zeros_like(scale), torch.ones_like(scale))
         y = self.add("BatchNormalization", x, *map(self.constant, given), epsilon=0.0)
@@ -147,8 +147,8 @@ def export(
 ) -> bytes:
     """The network in testing as an ONNX model: `images` (N, C, H, W) to class `scores` (N, classes), in float32.
 
-    `folded` puts BN into the convolutions, `about` goes into the model's metadata; `extra` and `purpose` are named
-    where the onnx package is missing.
+    `folded` puts BN into the convolutions, `about` goes into the model's metadata; the error for a missing onnx package
+    names `extra` and `purpose`.
     """
     if change := find_change(net, hooks=True, ignore=SET_BY_USERS):
         raise UserError(

@@ -117,7 +117,7 @@ class Prepared(ResNet):
         net = self.original
         if not (net.training and torch.is_grad_enabled() and type(x) is Tensor) or _is_observed():
             return net(x)
-        if not self.watch.unchanged():
+        if not self.watch.is_unchanged():
             self._choose()
         if not self.runs_units:
             return net(x)

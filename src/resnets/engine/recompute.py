@@ -36,7 +36,7 @@ class Recompute:
 
 @contextmanager
 def _on_copies(norms: Sequence[nn.BatchNorm2d]) -> Iterator[None]:
-    """BN updates copies of its running statistics, which are then thrown away."""
+    """Let BN update copies of its running statistics, and discard them."""
     own = [dict(norm.named_buffers()) for norm in norms]
     try:
         for norm, buffers in zip(norms, own, strict=True):

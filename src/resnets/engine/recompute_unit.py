@@ -50,7 +50,7 @@ class RecomputeUnit(InplaceUnit):
 
     def read(self, x: Tensor, act: nn.Module, conv: nn.Module) -> Tensor:
         bn = bn_of(act)
-        if bn is None or isinstance(conv, Subsampled):  # which is no plain `conv2d`
+        if bn is None or isinstance(conv, Subsampled):  # it is not a plain `conv2d`
             return conv(self.act(act, x))
         return activate(x, bn, [conv])[0]
 
@@ -67,7 +67,7 @@ def recompute_act(layers: nn.Module, x: Tensor) -> Tensor:
 def activate(x: Tensor, bn: Any, convs: Sequence[Any] = (), *, itself: bool = False) -> list[Tensor]:
     """a = ReLU(BN(x)) as each of `convs` reads it, and last a `itself` if asked for. x is kept and a is not."""
     if x.numel() == x.shape[1]:
-        bn(x)  # which says that one number has no variance
+        bn(x)  # raises PyTorch's error: one number has no variance
     bn.num_batches_tracked.add_(1)
     reading = _Reading(bn, [(c.stride, c.padding, c.dilation, c.groups) for c in convs], itself)
     return list(_Activated.apply(reading, x, bn.weight, bn.bias, *(c.weight for c in convs)))  # type: ignore[no-untyped-call]
@@ -129,13 +129,13 @@ class _Activated(torch.autograd.Function):
 
 
 class _Passing(threading.local):
-    """Room for maps that are read at once and then done with: one for all units, so that none is left in the heap."""
+    """One buffer that all units share for maps that are read right away, so that none stays in the heap."""
 
     def __init__(self) -> None:
         self.room = torch.empty(0)
 
     def like(self, x: Tensor) -> Tensor:
-        """Room for a map like x, until it is asked for the next time."""
+        """A map like x, valid until the next call."""
         dense = x.is_contiguous() or x.is_contiguous(memory_format=torch.channels_last)
         if x.device.type != "cpu" or not dense:
             return torch.empty_like(x)

@@ -31,7 +31,7 @@ class Watch:
         self._seen = [_look(module) for module in modules]
         self._forwards = {seen.kind: seen.kind.forward for seen in self._seen}
 
-    def unchanged(self) -> bool:
+    def is_unchanged(self) -> bool:
         """Whether type, settings, children, hooks and methods of every module are what they were."""
         if any(kind.forward is not forward for kind, forward in self._forwards.items()):
             return False

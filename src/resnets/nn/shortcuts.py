@@ -25,9 +25,9 @@ class Graph(Protocol):
 
 
 class ShortcutModule(nn.Module):
-    """A shortcut that can say about itself what else is measured, or refused.
+    """A shortcut that can give its factors and its ONNX form.
 
-    A shortcut of your own may be any `nn.Module` of x and r; as a `ShortcutModule` it says as much as it wants to.
+    A shortcut of your own may be any `nn.Module` of x and r. As a `ShortcutModule` it can override these methods.
     """
 
     keeps_maps = False  # for the backward pass, beside x and r

@@ -1,4 +1,4 @@
-"""Callbacks: what is done along a training, by this package and by its users."""
+"""Callbacks: code of this package and of its users that runs during a training."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from resnets.analysis.propagation import cheap
+from resnets.analysis.propagation import summarize_signal
 from resnets.counter_rng import order
 from resnets.data.batches import Batches, DatasetBatches, FileBatches, MemoryBatches, TrainingSplit, split_training
 from resnets.data.datasets import Datasets
@@ -51,6 +51,7 @@ class Classification(Task):
         """`net` is the network to begin with, by default a new one; `reading` are options of `FileBatches`."""
         self.network, self.images, self.net, self.weights = network, data, net, weights
         self.data, self.digest, self.reading = data.name, data.digest, dict(reading or {})
+        self._splits: dict[tuple[int, str], TrainingSplit] = {}
         if isinstance(network, Spec) and network.num_classes < data.num_classes:
             raise UserError(f"{data.name} has {data.num_classes} classes and the network only {network.num_classes}.")
 
@@ -74,7 +75,10 @@ class Classification(Task):
         return self._split(recipe).statistics
 
     def _split(self, recipe: Recipe) -> TrainingSplit:
-        return split_training(self.images, recipe)
+        key = recipe.validation, recipe.normalize
+        if key not in self._splits:
+            self._splits[key] = split_training(self.images, recipe)
+        return self._splits[key]
 
     def open(self, setup: Setup) -> None:
         self.recipe, self.seed = setup.recipe, setup.seed
@@ -88,12 +92,8 @@ class Classification(Task):
             return MemoryBatches(self.images, *where)
         if isinstance(self.images, Datasets):
             return DatasetBatches(self.images, *where)
-        options = {
-            "side": self._side(setup.recipe),
-            "at_once": setup.largest,
-            **self.reading,
-        }  # what fits in training fits in testing
-        return FileBatches(self.images, *where, **options)
+        # A part that fits in training also fits in testing.
+        return FileBatches(self.images, *where, side=self._side(setup.recipe), at_once=setup.largest, **self.reading)
 
     def close(self) -> None:
         if isinstance(self.feed, FileBatches):
@@ -106,11 +106,9 @@ class Classification(Task):
         return build(self.network, seed=seed)
 
     def frozen(self, net: nn.Module, recipe: Recipe) -> list[nn.Module]:
-        return (
-            freeze_stages(net, recipe.freeze)
-            if recipe.freeze and isinstance(net, ResNet)
-            else super().frozen(net, recipe)
-        )
+        if recipe.freeze and isinstance(net, ResNet):
+            return freeze_stages(net, recipe.freeze)
+        return super().frozen(net, recipe)
 
     # --- a step -------------------------------------------------------------------------------
 
@@ -159,7 +157,7 @@ class Classification(Task):
         if not isinstance(net, ResNet):
             return super().measure_signal(net)
         (x,) = self.feed.plain(order(self.feed.stream.n, 0, 0)[:_WATCHED], _WATCHED)
-        return cheap(net, self._lay_out(x))
+        return summarize_signal(net, self._lay_out(x))
 
     # --- weights ------------------------------------------------------------------------------
 

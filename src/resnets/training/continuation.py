@@ -1,4 +1,4 @@
-"""Runs that this one can take over: the same run under another path of its data, and a shorter run of the same kind."""
+"""Runs that a new run can continue: the same run with another path of its data, or a shorter run."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _read_runs(configs: Iterator[Path]) -> Iterator[tuple[Run, RunKey]]:
 def continue_shorter(
     run: Run, key: RunKey, schedule: Schedule, options: TrainOptions, *, statistics: str, tell: Callable[[str], None]
 ) -> None:
-    """Let a new run begin where a finished one ended that is shorter and the same in all else, if there is one.
+    """Let a new run continue a finished run that differs from it only in a shorter length, if there is one.
 
     The new run ends with the bytes of a run that was this long from the start: metrics that the shorter run has only
     because it ended there are left out.

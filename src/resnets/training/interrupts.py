@@ -24,7 +24,7 @@ def catch_interrupts() -> Iterator[Callable[[], bool]]:
     try:
         for number in (signal.SIGINT, signal.SIGTERM):
             old[number] = signal.signal(number, handle)
-    except ValueError:  # not in the main thread: the caller's business
+    except ValueError:  # not in the main thread: the caller handles signals
         pass
     try:
         yield lambda: bool(asked)

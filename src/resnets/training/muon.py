@@ -1,7 +1,7 @@
 """Muon: momentum whose step for each filter bank is the nearest orthogonal matrix (Jordan and others, 2024).
 
 A bank of filters is a matrix [out][in x height x width]. SGD's step is mostly its few largest singular directions;
-made orthogonal, every direction moves by the same length. Everything that is no filter bank gets SGD's Nesterov step.
+an orthogonal step moves every direction by the same length. All other parameters get SGD's Nesterov step.
 """
 
 from __future__ import annotations

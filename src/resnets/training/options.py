@@ -11,7 +11,7 @@ from resnets.recipe import RECIPES
 
 @dataclass(frozen=True)
 class TrainOptions(Options):
-    """What a training is asked for, beside the network and the fields of the recipe."""
+    """The options of a training beside the network and the fields of the recipe."""
 
     data: str = option(
         "cifar10",

@@ -193,7 +193,7 @@ class Session:
     # --- begin or resume ----------------------------------------------------------------------
 
     def begin(self, now: dict[str, Any], tell: Callable[[str], None]) -> None:
-        """Open the run or resume it; `now` is what its config says about how it is computed. Rank 0 reads."""
+        """Open the run or resume it; `now` says how this process computes it. Rank 0 reads the files."""
         saved = self.workers.compute_on_main(lambda: self._resume(now, tell) if self.run.exists else self._open(now))
         if saved is not None:
             self.step, self.scores = saved.step, saved.state["scores"]

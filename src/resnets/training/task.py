@@ -1,4 +1,4 @@
-"""A task: what the loop trains. It gives batches, a loss and scores; the loop, runs and checkpoints know no more.
+"""A task is what the loop trains: it gives batches, a loss and scores. The loop needs nothing else of it.
 
 Classification is one task (`resnets.training.classification`). Another is a subclass of `Task`, which `resnets.train`
 takes in place of a network.
@@ -36,7 +36,7 @@ class Setup:
 
 
 class Task(ABC):
-    """What gives batches, loss and scores.
+    """Batches, a loss and scores.
 
     A batch must follow from seed and step alone; then a run that is stopped and resumed ends with the same bytes.
     """
@@ -46,9 +46,7 @@ class Task(ABC):
     data: str  # its name
     digest: str  # its hash
     weights: str = ""  # the hash of the weights to begin with, unless `network` says it
-    splits: Collection[
-        str
-    ] = ()  # that can be scored; known after `open`. `test` is scored at the end, others each epoch
+    splits: Collection[str] = ()  # to score; known after `open`. `test` is scored at the end, others each epoch
 
     numbers: Mapping[str, float] = {"loss": 1.0}
     """The numbers of a step, `loss` first. Their means are logged, multiplied by these factors."""
