@@ -4,7 +4,6 @@ import random
 
 import pytest
 import torch
-from edits import NET_EDITS, OWN_ORDERS, UNIT_EDITS, SqueezeExcite, add_one, random_edit, random_net
 from torch import nn
 from torch.nn import functional
 
@@ -21,6 +20,7 @@ from resnets.recipe import recipe_of
 from resnets.training.classification import Classification
 from resnets.training.loop import Trainer
 from resnets.unit_spec import ORDERS, Identity, Scale, Shortcut
+from tools.torture.net_edits import NET_EDITS, OWN_ORDERS, UNIT_EDITS, SqueezeExcite, add_one, random_edit, random_net
 
 SEEDS = range(300)
 

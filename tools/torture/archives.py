@@ -18,7 +18,7 @@ from resnets.data.prepare import META, TRUTH
 from resnets.data.sets import CIFAR10
 from tests.data.conftest import Tiny, _describe, _rows, official_pickle
 from tools.torture.command import run
-from tools.torture.mutation import mutated, near_front
+from tools.torture.mutation import mutate, near_front
 from tools.torture.pictures import encoded, smooth
 
 FORMS = ("binary", "python", "sheets")
@@ -72,7 +72,7 @@ class Archives:
         draw.choice(ways + [self._prepare] * (self.meta is not None))(draw, folder)
 
     def _idx(self, draw: random.Random, folder: Path) -> None:
-        data = mutated(self.idx, draw) if draw.random() < 0.7 else self.idx
+        data = mutate(self.idx, draw) if draw.random() < 0.7 else self.idx
         if draw.random() < 0.5:
             data = near_front(gzip.compress(data), draw)
         read_idx(data, "broken.idx")
@@ -117,7 +117,7 @@ class Archives:
     def _prepare(self, draw: random.Random, folder: Path) -> None:
         root = "ILSVRC2012_devkit_t12"
         found = near_front(self.meta or b"", draw) if draw.random() < 0.5 else self.meta or b""
-        truth = mutated(b"3\n1\n2\n", draw) if draw.random() < 0.5 else b"3\n1\n2\n"
+        truth = mutate(b"3\n1\n2\n", draw) if draw.random() < 0.5 else b"3\n1\n2\n"
         data = pack({f"{root}/{META}": found, f"{root}/{TRUTH}": truth})
         (folder / "devkit.tar.gz").write_bytes(near_front(data, draw) if draw.random() < 0.3 else data)
         val = pack({f"ILSVRC2012_val_0000000{i}.JPEG": self.image for i in (1, 2, 3)}, "w")

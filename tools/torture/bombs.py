@@ -25,10 +25,8 @@ from resnets.data.idx import read_idx
 from resnets.data.unpickle import read_batch
 from tools.torture.command import run
 from tools.torture.pickles import torch_legacy, torch_zip
-from tools.torture.pictures import encoded, smooth
-from tools.torture.runs import TRAIN
-from tools.torture.training import only_run
-from tools.torture.weights import THIN, our_file, split_header, torch_file, with_header
+from tools.torture.runs import Prepared
+from tools.torture.weights import THIN, split_header, torch_file, with_header
 from tools.torture.worker import Draw
 
 CHUNK = 1 << 24
@@ -36,9 +34,9 @@ DEEP = b"[" * 200_000
 
 
 def gzip_bomb(head: bytes, size: int, tail: bytes = b"") -> bytes:
-    """The head, so many zeros and the tail in one small gzip file: one packed chunk again and again.
+    """A small gzip file of the head, `size` zeros and the tail: one compressed chunk, repeated.
 
-    The check sum is left out: a reader comes to it when the harm is done.
+    It has no valid checksum, which a reader reaches only at the end.
     """
 
     def packed(data: bytes) -> bytes:
@@ -51,7 +49,7 @@ def gzip_bomb(head: bytes, size: int, tail: bytes = b"") -> bytes:
 
 
 def tar_bomb(name: str, size: int) -> bytes:
-    """A packed tar whose one member has so many zeros."""
+    """A compressed tar with one member of `size` zeros."""
     member = tarfile.TarInfo(name)
     member.size = size
     return gzip_bomb(member.tobuf(), size, bytes(1024))
@@ -95,7 +93,7 @@ def other_pictures(folder: Path) -> list[Path]:
 
 
 def compressed_zip(name: str, size: int) -> bytes:
-    """A torch file whose pickle is so many zeros."""
+    """A torch file whose pickle is `size` zeros."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         with archive.open(name, "w", force_zip64=True) as member:
@@ -106,23 +104,18 @@ def compressed_zip(name: str, size: int) -> bytes:
 
 
 def laughs() -> bytes:
-    """A list of lists of lists ..., each ten times the same one: small, but endless when it is printed."""
+    """Nested lists, each with ten references to the next: small, but huge when printed."""
     found: Any = "ha" * 50
     for _ in range(12):
         found = [found] * 10
     return pickle.dumps(found, 2)
 
 
-class Bombs:
-    """The bombs in turn, each for the command that would unpack it."""
+class Bombs(Prepared):
+    """Each bomb in turn, for the command that would unpack it."""
 
     def __init__(self, folder: Path) -> None:
-        self.ours = our_file(folder)
-        self.picture = encoded(smooth(40, 40))
-        assert run(*TRAIN).code == 0
-        self.run = only_run(folder / "runs").path
-        (folder / "p.jpg").write_bytes(self.picture)
-        run("predict", folder / "p.jpg", "--ten-crop", "--weights", folder / "ours.safetensors")
+        super().__init__(folder)
         self.large, self.others = large_pngs(folder), other_pictures(folder)
         self.zip = compressed_zip("archive/data.pkl", 1 << 31)
         self.bombs = [value for name, value in sorted(vars(type(self)).items()) if name.startswith("bomb_")]

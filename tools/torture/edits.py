@@ -8,64 +8,17 @@ import types
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.nn.utils import parametrizations, prune
 
-import resnets
 from resnets.engine import MODES, freeze, prepare
-from resnets.engine.onnx import export, need
+from resnets.engine.onnx import export
 from resnets.errors import UserError
 from resnets.nn import ResNet, Unit
-from resnets.unit_spec import ORDERS, parse_shortcut
+from tools.torture.net_edits import random_edit, random_net
 from tools.torture.promises import BrokenPromiseError
-
-# --- networks ---------------------------------------------------------------------------------
-
-SHORTCUTS = ("identity", "identity", "identity", "scale:0.7:-1.2", "exclusive_gate:-1", "conv1x1")
-
-
-def random_net(draw: random.Random) -> ResNet:
-    """A small network in training mode, with weights and statistics as training leaves them."""
-    options: dict[str, Any] = {
-        "order": draw.choice(list(ORDERS)),
-        "widths": draw.choice(((4, 6, 8), (8, 16, 24), (16, 16))),
-        "blocks": draw.choice((1, 2)),
-        "kernels": draw.choice(("basic", "basic", "bottleneck")),
-        "shortcut": parse_shortcut(draw.choice(SHORTCUTS)),
-        "resize": draw.choice(("pad", "project")),
-    }
-    net = resnets.create("resnet20", seed=draw.randrange(100), **options)
-    generator = torch.Generator().manual_seed(draw.randrange(10**6))
-    for name, tensor in net.named_parameters():
-        if tensor.dim() == 1:
-            tensor.data.normal_(0.5 if name.endswith("weight") else 0, 0.5, generator=generator)
-    net.train()
-    with torch.no_grad():
-        for _ in range(2):
-            net(torch.randn(8, 3, 20, 16, generator=generator))
-    return net
-
-
-# --- edits ------------------------------------------------------------------------------------
-
-
-class Doubled(nn.Conv2d):
-    def forward(self, x: Tensor) -> Tensor:
-        return 2 * super().forward(x)
-
-
-class Shifted(nn.BatchNorm2d):
-    def forward(self, x: Tensor) -> Tensor:
-        return super().forward(x) + 0.5
-
-
-class Halved(Unit):
-    def forward(self, x: Tensor) -> Tensor:
-        return 0.5 * super().forward(x)
 
 
 class Squared(nn.Module):
@@ -75,281 +28,99 @@ class Squared(nn.Module):
         return x + 0.1 * x * x
 
 
-class Scaled(nn.Module):
-    """As a parametrization."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return 1.5 * x
+Edit = Callable[[ResNet, random.Random], None]
 
 
-Edit = Callable[[ResNet, random.Random], "str | None"]  # what was done, or None where it cannot be
+def layers(net: nn.Module, kind: type[nn.Module]) -> list[tuple[nn.Module, str]]:
+    """Every layer of a kind: the module that has it, and its name there."""
+    return [
+        (module, name) for module in net.modules() for name, child in module.named_children() if isinstance(child, kind)
+    ]
 
 
-def of_kind(net: nn.Module, kind: type[nn.Module] | tuple[type[nn.Module], ...]) -> list[tuple[str, nn.Module, str]]:
-    """Every module of a kind: its name, what holds it, and under which word."""
-    found = []
-    for name, module in net.named_modules():
-        for word, child in module.named_children():
-            if isinstance(child, kind):
-                found.append((f"{name}.{word}".lstrip("."), module, word))
-    return found
-
-
-def replace(
-    kind: type[nn.Module] | tuple[type[nn.Module], ...], make: Callable[[Any, random.Random], nn.Module | None]
-) -> Edit:
-    """An edit that puts something else in the place of a module of a kind."""
-
-    def edit(net: ResNet, draw: random.Random) -> str | None:
-        places = of_kind(net, kind)
-        if not places:
-            return None
-        name, holder, word = draw.choice(places)
-        made = make(getattr(holder, word), draw)
-        if made is None:
-            return None
-        setattr(holder, word, made)
-        return f"{name} is {type(made).__name__}"
-
-    return edit
-
-
-def change(kind: type[nn.Module], do: Callable[[Any, random.Random], str | None]) -> Edit:
-    """An edit that changes a module of a kind where it stands."""
-
-    def edit(net: ResNet, draw: random.Random) -> str | None:
-        places = of_kind(net, kind)
-        if not places:
-            return None
-        name, holder, word = draw.choice(places)
-        done = do(getattr(holder, word), draw)
-        return f"{name}: {done}" if done else None
-
-    return edit
-
-
-def like_conv(conv: nn.Conv2d, kind: type[nn.Conv2d] = nn.Conv2d, **changes: Any) -> nn.Conv2d:
-    """A convolution with the weights of another, and some settings changed."""
-    given: dict[str, Any] = {
-        "stride": conv.stride, "padding": conv.padding, "dilation": conv.dilation, "groups": conv.groups,
-        "bias": conv.bias is not None, "padding_mode": conv.padding_mode,
-    }  # fmt: skip
-    made = kind(conv.in_channels, conv.out_channels, conv.kernel_size, **{**given, **changes})  # type: ignore[arg-type]
-    with torch.no_grad():
-        if made.weight.shape == conv.weight.shape:
-            made.weight.copy_(conv.weight)
-    return made
-
-
-def dilated(conv: nn.Conv2d, draw: random.Random) -> nn.Module | None:
-    if conv.kernel_size != (3, 3):
-        return None
-    return like_conv(conv, dilation=2, padding=2)
-
-
-def grouped(conv: nn.Conv2d, draw: random.Random) -> nn.Module | None:
-    if conv.in_channels % 2 or conv.out_channels % 2:
-        return None
-    return like_conv(conv, groups=2)
-
-
-def subclassed(conv: nn.Conv2d, draw: random.Random) -> nn.Module:
-    return like_conv(conv, Doubled)
-
-
-def with_bias(conv: nn.Conv2d, draw: random.Random) -> str | None:
-    if conv.bias is not None:
-        return None
-    conv.bias = nn.Parameter(torch.randn(conv.out_channels))
-    return "a bias"
-
-
-def another_norm(bn: nn.BatchNorm2d, draw: random.Random) -> nn.Module:
-    channels = bn.num_features
-    return draw.choice((
-        nn.GroupNorm(2 if channels % 2 == 0 else 1, channels),
+def replace_norm(net: ResNet, draw: random.Random) -> None:
+    module, name = draw.choice(layers(net, nn.BatchNorm2d))
+    channels = getattr(module, name).num_features
+    kinds = (
         nn.SyncBatchNorm(channels),
-        nn.InstanceNorm2d(channels, affine=True),
         nn.BatchNorm2d(channels, affine=False),
         nn.BatchNorm2d(channels, track_running_stats=False),
-        nn.Identity(),
-        Shifted(channels),
-    ))  # fmt: skip
+    )
+    setattr(module, name, draw.choice(kinds))
 
 
-def other_settings(bn: nn.BatchNorm2d, draw: random.Random) -> str:
-    match draw.randrange(5):
-        case 0:
-            bn.eps = 0.1
-            return "eps 0.1"
-        case 1:
-            bn.momentum = 0.7
-            return "momentum 0.7"
-        case 2:
-            bn.momentum = None
-            return "momentum None"
-        case 3:
-            bn.eval()
-            return "in eval mode"
-        case _:
-            bn.weight.requires_grad_(False)
-            bn.bias.requires_grad_(False)
-            return "frozen"
+def replace_activation(net: ResNet, draw: random.Random) -> None:
+    module, name = draw.choice(layers(net, nn.ReLU))
+    setattr(module, name, draw.choice((nn.ReLU(inplace=True), nn.SiLU(), nn.PReLU(), nn.ReLU6(), Squared())))
 
 
-def another_activation(relu: nn.Module, draw: random.Random) -> nn.Module:
-    kinds = (nn.GELU(), nn.LeakyReLU(0.3), nn.ReLU(inplace=True), nn.SiLU(), nn.PReLU(), nn.ReLU6(), Squared())
-    return draw.choice(kinds)
+def add_old_weight_norm(net: ResNet, draw: random.Random) -> None:
+    module, name = draw.choice(layers(net, nn.Conv2d))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        nn.utils.weight_norm(getattr(module, name))  # type: ignore[no-untyped-call]
 
 
-def hooked(module: nn.Module, draw: random.Random) -> str:
-    match draw.randrange(4):
-        case 0:
-            module.register_forward_hook(lambda module, given, out: out * 1.1)
-            return "a forward hook"
-        case 1:
-            module.register_forward_pre_hook(lambda module, given: (given[0] * 1.1, *given[1:]))
-            return "a forward pre-hook"
-        case 2:
-            module.register_full_backward_hook(
-                lambda module, into, out: tuple(g if g is None else 1.1 * g for g in into)
-            )
-            return "a backward hook"
-        case _:
-            module.register_full_backward_pre_hook(lambda module, out: tuple(1.1 * g for g in out))
-            return "a backward pre-hook"
-
-
-def parametrized(conv: nn.Conv2d, draw: random.Random) -> str | None:
-    if "weight" not in conv._parameters:
-        return None
-    match draw.randrange(3):
-        case 0:
-            parametrizations.weight_norm(conv)
-            return "weight_norm"
-        case 1:
-            nn.utils.parametrize.register_parametrization(conv, "weight", Scaled())
-            return "a parametrization"
-        case _:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                nn.utils.weight_norm(conv)  # type: ignore[no-untyped-call]
-            return "the older weight_norm"
-
-
-def pruned(conv: nn.Conv2d, draw: random.Random) -> str | None:
-    if "weight" not in conv._parameters:
-        return None
-    prune.random_unstructured(conv, "weight", 0.5)  # type: ignore[no-untyped-call]
-    return "pruned"
-
-
-def patched(module: nn.Module, draw: random.Random) -> str:
-    """Another forward for one object alone. A deep copy takes a bound method along to the copy."""
+def bind_forward(net: ResNet, draw: random.Random) -> None:
+    """Replace the forward of one object by a bound method, which a deep copy takes along to the copy."""
+    module, name = draw.choice(layers(net, draw.choice((nn.Conv2d, nn.BatchNorm2d, Unit))))
 
     def forward(self: nn.Module, *given: Tensor) -> Tensor:
         return 1.1 * type(self).forward(self, *given)
 
-    module.forward = types.MethodType(forward, module)  # type: ignore[method-assign]
-    return "its forward is replaced"
+    layer = getattr(module, name)
+    layer.forward = types.MethodType(forward, layer)
 
 
-def appended(net: ResNet, draw: random.Random) -> str:
-    where, sequence = draw.choice((
-        ("stem", net.stem), ("units", net.units), ("last", net.last), ("F", draw.choice(list(net.units)).residual),
-    ))  # fmt: skip
-    made = draw.choice((Squared(), nn.Dropout(0.0), nn.Tanh()))
-    sequence.append(made)  # type: ignore[operator, union-attr]
-    return f"{type(made).__name__} behind {where}"
-
-
-def subclassed_unit(net: ResNet, draw: random.Random) -> str:
-    unit = draw.choice(list(net.units))
-    unit.__class__ = Halved
-    return "a unit is Halved"
-
-
-def frozen_part(net: ResNet, draw: random.Random) -> str:
-    name, tensor = draw.choice(list(net.named_parameters()))
-    tensor.requires_grad_(False)
-    return f"{name} is frozen"
-
-
-def shared(net: ResNet, draw: random.Random) -> str | None:
-    """One unit twice, or one convolution in two units."""
-    units = list(net.units)
-    pairs = [
-        (a, b) for a in units for b in units
-        if a is not b and [p.shape for p in a.parameters()] == [p.shape for p in b.parameters()]
-    ]  # fmt: skip
-    if not pairs:
-        return None
-    one, other = draw.choice(pairs)
-    if draw.random() < 0.5:
-        other.residual = one.residual
-        return "two units share F"
-    conv = of_kind(one.residual, nn.Conv2d)[0][2]  # type: ignore[arg-type]
-    setattr(other.residual, conv, getattr(one.residual, conv))
-    return "two units share a convolution"
-
-
-def another_dtype(layer: nn.Module, draw: random.Random) -> str:
-    """A layer that computes in other numbers, and casts what it reads and what it leaves."""
+def change_dtype(net: ResNet, draw: random.Random) -> None:
+    """Let a layer compute in another dtype, and cast its input and output."""
+    module, name = draw.choice(layers(net, draw.choice((nn.Conv2d, nn.BatchNorm2d))))
 
     def forward(self: nn.Module, x: Tensor) -> Tensor:
         return type(self).forward(self, x.to(next(self.parameters()).dtype)).to(x.dtype)
 
-    kind = draw.choice((torch.float64, torch.bfloat16))
-    layer.to(kind).forward = types.MethodType(forward, layer)  # type: ignore[method-assign]
-    return str(kind)
+    layer = getattr(module, name)
+    layer.to(draw.choice((torch.float64, torch.bfloat16))).forward = types.MethodType(forward, layer)
 
 
-def another_head(net: ResNet, draw: random.Random) -> str | None:
-    if not isinstance(net.classifier, nn.Linear):
-        return None
-    features = net.classifier.in_features
-    if draw.random() < 0.5:
-        net.classifier = nn.Linear(features, 10, bias=False)
-        return "a classifier without bias"
-    net.classifier = nn.Sequential(nn.Linear(features, 7), nn.Tanh(), nn.Linear(7, 10))  # type: ignore[assignment]
-    return "a classifier of two layers"
+def share_residual(net: ResNet, draw: random.Random) -> None:
+    """Let a unit use the residual branch of another unit of the same shape, if there is one."""
+    one = draw.choice(list(net.units))
+    shapes = [p.shape for p in one.parameters()]
+    for other in net.units:
+        if other is not one and [p.shape for p in other.parameters()] == shapes:
+            other.residual = one.residual
 
 
-EDITS: dict[str, Edit] = {
-    "appended module": appended,
-    "another activation": replace(nn.ReLU, another_activation),
-    "dilation": replace(nn.Conv2d, dilated),
-    "groups": replace(nn.Conv2d, grouped),
-    "padding mode": replace(nn.Conv2d, lambda conv, draw: like_conv(conv, padding_mode="reflect")),
-    "subclass of a convolution": replace(nn.Conv2d, subclassed),
-    "bias": change(nn.Conv2d, with_bias),
-    "another norm": replace(nn.BatchNorm2d, another_norm),
-    "settings of BN": change(nn.BatchNorm2d, other_settings),
-    "subclass of a unit": subclassed_unit,
-    "hooks on a layer": change(nn.Conv2d, hooked),
-    "hooks on BN": change(nn.BatchNorm2d, hooked),
-    "hooks on a unit": change(Unit, hooked),
-    "hooks on a sequence": change(nn.Sequential, hooked),
-    "parametrization": change(nn.Conv2d, parametrized),
-    "pruned": change(nn.Conv2d, pruned),
-    "patched layer": change(nn.Conv2d, patched),
-    "patched BN": change(nn.BatchNorm2d, patched),
-    "patched unit": change(Unit, patched),
-    "frozen parameter": frozen_part,
-    "shared modules": shared,
-    "another dtype": change(nn.Conv2d, another_dtype),
-    "another dtype of BN": change(nn.BatchNorm2d, another_dtype),
-    "another head": another_head,
+def append_to_residual(net: ResNet, draw: random.Random) -> None:
+    made = draw.choice((Squared(), nn.Dropout(0.0), nn.Tanh()))
+    draw.choice(list(net.units)).residual.append(made)  # type: ignore[operator]
+
+
+def drop_head_bias(net: ResNet, draw: random.Random) -> None:
+    if isinstance(net.classifier, nn.Linear):
+        net.classifier = nn.Linear(net.classifier.in_features, net.spec.num_classes, bias=False)
+
+
+MORE_EDITS: dict[str, Edit] = {  # those that `net_edits` does not have
+    "another norm": replace_norm,
+    "another activation": replace_activation,
+    "older weight norm": add_old_weight_norm,
+    "bound forward": bind_forward,
+    "another dtype": change_dtype,
+    "shared residual": share_residual,
+    "appended module": append_to_residual,
+    "classifier without bias": drop_head_bias,
 }
 
 
-def random_edit(net: ResNet, draw: random.Random) -> str:
-    """Edit the network in place, and say what was done."""
-    while True:
-        name = draw.choice(sorted(EDITS))
-        done = EDITS[name](net, draw)
-        if done is not None:
-            return f"{name}: {done}"
+def apply_edit(net: ResNet, draw: random.Random) -> str:
+    """Edit the network in place, and return a name of the edit."""
+    if draw.random() < 0.7:
+        return random_edit(net, draw).partition(" in unit ")[0]
+    name = draw.choice(sorted(MORE_EDITS))
+    MORE_EDITS[name](net, draw)
+    return name
 
 
 # --- comparison -------------------------------------------------------------------------------
@@ -423,22 +194,22 @@ class Edits:
             again.setstate(numbers)
             torch.manual_seed(again.randrange(10**9))
             net = random_net(again)
-            return net, "; ".join(random_edit(net, again) for _ in range(count))
+            return net, " and ".join(sorted({apply_edit(net, again) for _ in range(count)}))
 
         self.compare(build, way)
 
     def compare(self, build: Callable[[], tuple[ResNet, str]], way: str) -> None:
-        net, done = build()
         try:
+            net, done = build()
             true = gradients(*[build()[0].double()] * 2, torch.float64)
             theirs = errors(gradients(net, net), true)
         except Exception:
-            return  # PyTorch itself refuses such a network
+            return  # PyTorch itself refuses such an edit
         try:
             if way in MODES:
-                self._training(build()[0], net, true, theirs, mode=way, what=kinds(done))
+                self._training(build()[0], net, true, theirs, mode=way, what=done)
             else:
-                self._testing(net.eval(), build()[0].eval(), build()[0].double().eval(), way, kinds(done))
+                self._testing(net.eval(), build()[0].eval(), build()[0].double().eval(), way, done)
         except UserError:
             return  # refused in a sentence
 
@@ -465,12 +236,7 @@ class Edits:
             raise BrokenPromiseError("wrong numbers", f"{way}, {what}")
 
 
-def kinds(done: str) -> str:
-    """The kinds of edits alone, so that equal faults are counted as one."""
-    return " and ".join(sorted({part.partition(":")[0] for part in done.split("; ")}))
-
-
 def by_onnx(net: ResNet, x: Tensor) -> Tensor:
     data = export(net, folded=False, about={})
-    session = need("onnxruntime", "onnx").InferenceSession(data, providers=["CPUExecutionProvider"])
+    session = importlib.import_module("onnxruntime").InferenceSession(data, providers=["CPUExecutionProvider"])
     return torch.from_numpy(session.run(None, {"images": x.numpy()})[0])

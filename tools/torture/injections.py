@@ -1,4 +1,4 @@
-"""Names that command: terminals by escapes, browsers by tags, spreadsheets by formulas."""
+"""Hostile names: escapes for terminals, tags for browsers, formulas for spreadsheets."""
 
 from __future__ import annotations
 
@@ -12,12 +12,10 @@ from typing import Any
 from xml.etree import ElementTree
 
 from tools.torture.command import Done, run
-from tools.torture.pictures import encoded, smooth
 from tools.torture.promises import BrokenPromiseError
 from tools.torture.results import RESULTS
-from tools.torture.runs import TRAIN
-from tools.torture.training import only_run
-from tools.torture.weights import our_file, split_header, with_header
+from tools.torture.runs import Prepared
+from tools.torture.weights import split_header, with_header
 
 TAG = "x-torture"
 NAMES = (
@@ -51,7 +49,7 @@ def check_picture(path: Path, what: str) -> None:
     try:
         names = [element.tag for element in ElementTree.parse(path).iter()]
     except ElementTree.ParseError as error:
-        raise BrokenPromiseError("unsafe output", f"{what}: the picture is no XML") from error
+        raise BrokenPromiseError("unsafe output", f"{what}: the picture is not XML") from error
     if any(TAG in str(name) for name in names):
         raise BrokenPromiseError("unsafe output", f"{what}: a name becomes an element of the picture")
 
@@ -66,16 +64,11 @@ def check_csv(done: Done) -> None:
             raise BrokenPromiseError("unsafe output", "predict --csv: a cell is a formula")
 
 
-class Injections:
+class Injections(Prepared):
     """One hostile name in one place."""
 
     def __init__(self, folder: Path) -> None:
-        self.ours = our_file(folder)
-        self.picture = encoded(smooth(40, 40))
-        assert run(*TRAIN).code == 0
-        self.run = only_run(folder / "runs").path
-        (folder / "p.jpg").write_bytes(self.picture)
-        run("predict", folder / "p.jpg", "--weights", folder / "ours.safetensors")
+        super().__init__(folder)
         run("plot", self.run, "-o", "c.svg")
         run("report", RESULTS / "cifar", "-o", "page.html")
 

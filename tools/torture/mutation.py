@@ -16,7 +16,7 @@ ODD: tuple[Any, ...] = (
 )  # fmt: skip
 
 
-def mutated(data: bytes, draw: random.Random) -> bytes:
+def mutate(data: bytes, draw: random.Random) -> bytes:
     """Bytes changed, cut off, taken out, put in twice, or a size in the header made large."""
     found = bytearray(data)
     for _ in range(draw.choice((1, 1, 2, 8))):
@@ -42,7 +42,7 @@ def mutated(data: bytes, draw: random.Random) -> bytes:
 def near_front(data: bytes, draw: random.Random) -> bytes:
     """Broken like `mutated`, but where headers are: most files keep little but numbers behind."""
     front = draw.choice((64, 300, 2000))
-    return mutated(data[:front], draw) + data[front:] if draw.random() < 0.6 else mutated(data, draw)
+    return mutate(data[:front], draw) + data[front:] if draw.random() < 0.6 else mutate(data, draw)
 
 
 def odd_json(value: Any, draw: random.Random) -> Any:
@@ -83,4 +83,4 @@ def broken_json(value: Any, draw: random.Random) -> bytes:
         return json.dumps(odd_json(value, draw)).encode()
     if draw.random() < 0.1:
         return draw.choice((b"", b"[" * 100_000, b"{}", b"null", b"[]", b'"x"', b"\xff\xfe", b"\xef\xbb\xbf{}", b"0"))
-    return mutated(json.dumps(value).encode(), draw)
+    return mutate(json.dumps(value).encode(), draw)

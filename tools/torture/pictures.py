@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from tools.torture.command import run
-from tools.torture.mutation import mutated, near_front
+from tools.torture.mutation import mutate, near_front
 
 
 def smooth(width: int, height: int, seed: int = 0) -> Image.Image:
@@ -73,7 +73,7 @@ class Pictures:
 
     def attack(self, draw: random.Random, folder: Path) -> None:
         ending, data = draw.choice(self.kinds)
-        data = (near_front if draw.random() < 0.5 else mutated)(data, draw)
+        data = (near_front if draw.random() < 0.5 else mutate)(data, draw)
         if draw.random() < 0.1:
             ending = draw.choice(("jpg", "png", "gif", "tif", "webp", "bmp"))
         if draw.random() < 0.85:

@@ -9,15 +9,28 @@ from pathlib import Path
 
 from resnets.training import session
 from tools.torture.command import run
-from tools.torture.mutation import broken_json, mutated, near_front, odd_json
+from tools.torture.mutation import broken_json, mutate, near_front, odd_json
+from tools.torture.pictures import encoded, smooth
 from tools.torture.training import only_run
-from tools.torture.weights import with_odd_words
+from tools.torture.weights import our_file, with_odd_words
 
 TRAIN = [
     "train", "preresnet20", "--widths", "4,8,8", "--blocks", "1", "--data", "synthetic:64", "--recipe", "cifar-paper",
     "--length", "6it", "--batch", "16", "--warmup", "0it", "--milestones", "4it", "--sizes", "16@0", "--log-every", "2",
     "--every", "3", "--validation", "16", "--quiet", "--out", "runs",
 ]  # fmt: skip
+
+
+class Prepared:
+    """Files that several sections attack with: our weights, a small picture and a finished run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.ours = our_file(folder)
+        self.picture = encoded(smooth(40, 40))
+        assert run(*TRAIN).code == 0
+        self.run = only_run(folder / "runs").path
+        (folder / "p.jpg").write_bytes(self.picture)
+        run("predict", folder / "p.jpg", "--ten-crop", "--weights", folder / "ours.safetensors")
 
 
 class Runs:
@@ -80,10 +93,10 @@ class Runs:
 
 
 def broken_lines(data: bytes, draw: random.Random) -> bytes:
-    """Lines of JSON of which one is odd, or broken as text."""
+    """Change one line of JSON lines, or break the text."""
     lines = data.splitlines()
     if draw.random() < 0.3 or not lines:
-        return mutated(data, draw)
+        return mutate(data, draw)
     at = draw.randrange(len(lines))
     lines[at] = json.dumps(odd_json(json.loads(lines[at]), draw)).encode()
     return b"\n".join(lines) + b"\n"

@@ -16,7 +16,7 @@ import torch
 import resnets
 from tests.weights.keras_graph import Maker
 from tools.torture.command import run
-from tools.torture.mutation import broken_json, mutated, near_front, odd_json
+from tools.torture.mutation import broken_json, mutate, near_front, odd_json
 from tools.torture.pictures import encoded, smooth
 
 THIN = ("--network", "resnet18", "--widths", "4,8,8,8", "--num-classes", "10")
@@ -160,7 +160,7 @@ class Packages:
         shutil.copytree(self.package, package)
         target = draw.choice((package / "model" / "model.json",) * 4 + tuple(sorted(package.rglob("*.*"))))
         data = target.read_bytes()
-        target.write_bytes(broken_json(json.loads(data), draw) if target.suffix == ".json" else mutated(data, draw))
+        target.write_bytes(broken_json(json.loads(data), draw) if target.suffix == ".json" else mutate(data, draw))
         source = draw.choice((package, package / "model", package / "model" / "model.json", folder / "package.tgz"))
         if source.suffix == ".tgz":
             data = packed(package)

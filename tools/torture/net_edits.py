@@ -1,4 +1,4 @@
-"""Random changes to networks, of every kind that a user may make with PyTorch's means."""
+"""Random networks, and random changes to them of every kind that a user may make with PyTorch."""
 
 import random
 
@@ -258,7 +258,7 @@ def random_net(draw: random.Random) -> ResNet:
 
 
 def random_edit(net: ResNet, draw: random.Random) -> str:
-    """Change something about a net, and say what."""
+    """Change a network, and return a name of the change."""
     if draw.random() < 0.15:
         name = draw.choice(list(NET_EDITS))
         NET_EDITS[name](net, draw)
