@@ -79,7 +79,7 @@ def test_names_that_are_not_shipped_are_told(run, folder):
         resnets.UserError, match=r"no pretrained 'resnet20\.cifar10': this version .* ships resnet20\.synthetic:64\."
     ):
         resnets.create("resnet20.cifar10", pretrained=True)
-    with pytest.raises(resnets.UserError, match="comes as it is"):
+    with pytest.raises(resnets.UserError, match="num_classes cannot be combined with pretrained=True"):
         resnets.create("resnet20.synthetic:64", pretrained=True, num_classes=3)
 
 

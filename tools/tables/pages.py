@@ -1,6 +1,6 @@
 """The tables of README and docs, made from `results/`: `python -m tools.tables` writes them.
 
-A table stands in a page between `<!-- results: NAME -->` and `<!-- end -->`.
+The tables of a page are between `<!-- results: NAME -->` and `<!-- end -->`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Decide whether a row of ours agrees with the papers'.
+"""Decide whether our result of a row agrees with the papers'.
 
 Where nothing was scaled the values are compared. Where something was, only the order can be: a row agrees if it has
 the paper's order with at least half of the other rows of its table, by more than the spread between seeds, and the

@@ -90,8 +90,8 @@ class ConsoleWatcher(Watcher):
 def reproduce(names: str | Sequence[str], *, options: ReproduceOptions, watcher: Watcher | None = None) -> Reproduction:
     """Run experiments of the papers at a budget and compare the results with the papers.
 
-    `names` are experiments such as `table1`, or `all`. What is finished is skipped; a run that was stopped goes on.
-    Methods of `watcher` are called along the way.
+    `names` are experiments such as `table1`, or `all`. Finished runs are skipped, stopped runs resume. Methods of
+    `watcher` are called before and after each of them.
 
     >>> found = resnets.reproduce("table1", budget="smoke")
     >>> found.outcomes["resnet110-cifar10"].values("error")

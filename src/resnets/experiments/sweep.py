@@ -69,7 +69,7 @@ class VariantSummary:
 
 @dataclass(frozen=True)
 class Sweep(Sequence[Run]):
-    """The finished runs of a sweep, and what became of each trial."""
+    """The finished runs of a sweep, and each trial with its run or its failure."""
 
     trials: tuple[Trial, ...]
 

@@ -16,7 +16,7 @@ class Row:
     changes: tuple[tuple[str, str], ...] = ()  # of its spec
     data: str = "cifar10"
     recipe: str = "cifar-paper"
-    validation: int = 0  # training images held out to choose by; the test set is then left alone
+    validation: int = 0  # training images held out; the error on these counts, and the test set is not used
     name: str = field(init=False, compare=False)  # fit for a file: `resnet110-exclusive_gate_-6-cifar10`
     split: str = field(init=False, compare=False)  # the images whose error counts
 

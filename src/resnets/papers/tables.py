@@ -77,7 +77,7 @@ V2: dict[Row, Value] = {  # every number of v2 on CIFAR, once
 
 
 def quote(label: str, row: Row, mean: float | None = None, std: float | None = None) -> Cell:
-    """A cell with v2's number; mean and deviation are given by Table 4 alone."""
+    """A cell with v2's number; only Table 4 has mean and deviation."""
     return Cell(label, row, dataclasses.replace(V2[row], mean=mean, std=std))
 
 

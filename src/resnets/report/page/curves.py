@@ -52,17 +52,13 @@ def build_panel(title: str, cells: Sequence[Cell], found: Outcomes, budget: str)
     data = [
         line for i, (cell, one) in enumerate(zip(there, outcomes, strict=True)) for line in _make_traces(i, cell, one)
     ]
-    notes = [f"Budget {budget}, {_describe_seeds(outcomes)}."]
+    seeds = " or ".join(map(str, sorted({len(one.runs) for one in outcomes})))
+    notes = [f"Budget {budget}, seeds: {seeds}, all drawn."]
     if any(is_measured_once(run["curves"], _choose_split(one)) for one in outcomes for run in one.runs):
         notes.append("The error was measured only at the end (the last mark); thin: error on training batches.")
     notes += [f"Missing: {'; '.join(absent)}."] * bool(absent)
     origins = [join([" ", provenance.build_button(provenance.name_box(budget, one.row), one.row)]) for one in outcomes]
     return plot.build_figure(data, _make_layout(len(there)), title, join([" ".join(notes), " From:", *origins]))
-
-
-def _describe_seeds(outcomes: Sequence[Outcome]) -> str:
-    counts = sorted({len(one.runs) for one in outcomes})
-    return f"seeds: {' or '.join(map(str, counts)) or 'none'}, all drawn"
 
 
 def _make_layout(names: int) -> dict[str, Any]:

@@ -14,15 +14,7 @@ from resnets.report.page.html import Html, tag
 from resnets.text import printable
 
 COLOURS = ("#7d7d7d", "#d64545", "#2f83c5", "#2f9457", "#b1741a", "#9264c8")
-MARKS = (
-    "circle",
-    "square",
-    "diamond",
-    "triangle-up",
-    "cross",
-    "x",
-    "star",
-)  # one more than colours, so that equal pairs are rare
+MARKS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star")  # one more than colours: pairs are rare
 _ROW = 20  # pixels of a line of the legend
 
 
