@@ -145,7 +145,7 @@ def test_what_fits_nowhere_is_tried_in_the_leanest_mode_and_told(monkeypatch):
 
 
 def test_units_that_pytorch_runs_are_named_with_the_reason(tmp_path, monkeypatch, capfd):
-    changes = lambda net: PartChanges(None, None, ["residual.conv1 has a hook"] * len(net.units))  # noqa: E731
+    changes = lambda net: PartChanges(net, None, None, ["residual.conv1 has a hook"] * len(net.units))  # noqa: E731
     monkeypatch.setattr(runners, "find_part_changes", changes)
     run = tiny.train_tiny(tmp_path, memory="lean", quiet=False, **SHORT)
     assert run.result is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -46,10 +46,8 @@ class Batches(ABC):
     splits: dict[str, tuple[Any, Any]]
     """Images, and labels or indices, of `validation` and `test`."""
 
-    @property
-    def counts(self) -> dict[str, int]:
-        """How many images each split has, with those that turn out to be bad."""
-        return {split: len(index) for split, (_, index) in self.splits.items()}
+    counts: dict[str, int]
+    """How many images each split has, with those that turn out to be bad."""
 
     def augment(self, size: int | None) -> Augment:
         """The augmentation of images scaled to `size`."""
@@ -86,6 +84,7 @@ class MemoryBatches(Batches):
             "validation": (data.train_images[self.held], data.train_labels[self.held]),
             "test": (data.test_images, data.test_labels),
         }
+        self.counts = _count(self.splits)
         self.normalize = normalize_of(data, recipe).to(device)
 
     def batch(self, step: int, size: int | None = None) -> Batch:
@@ -137,6 +136,7 @@ class FileBatches(Batches):
         self.views, self.middles = (Views(view, seed) for view in views_of(recipe, side))
         self.preprocessing = {"crop": self.middles.view.side, "resize": self.middles.view.shorter[0]}
         self.splits = _splits(data, self.held)
+        self.counts = _count(self.splits)
         self.at_once = at_once or recipe.micro_batch or max(share.stop - share.start, 1)
         self.next = -1
         self.ahead: Iterator[Piece] = iter(())
@@ -257,6 +257,7 @@ class DatasetBatches(Batches):
         if recipe.sizes:
             raise UserError("sizes do not apply to your own data sets; scale the images there.")
         self.splits = _splits(data, self.held)
+        self.counts = _count(self.splits)
 
     def batch(self, step: int, size: int | None = None) -> Batch:
         pieces = [(epoch, self.train[index.numpy()]) for epoch, index in self.stream.batch(step, self.share)]
@@ -280,6 +281,10 @@ class DatasetBatches(Batches):
         size = self.recipe.micro_batch or self.recipe.batch
         for start in range(0, len(index[share]), size):
             yield self._collate(list(fetch(data, index[share][start : start + size])))
+
+
+def _count(splits: Mapping[str, tuple[Any, Any]]) -> dict[str, int]:
+    return {split: len(index) for split, (_, index) in splits.items()}
 
 
 def _splits(data: Folder | Datasets, held: Indices) -> dict[str, tuple[Any, Indices]]:

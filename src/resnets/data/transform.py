@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,10 @@ class Transform:
     views: Views
     normalize: Normalize
     channels: int = 3
+    name: str = field(init=False)  # the views in words
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", str(self.views))
 
     def __call__(self, picture: Image.Image | Tensor | np.ndarray[Any, Any]) -> Tensor:
         if not isinstance(picture, Image.Image):

@@ -204,7 +204,6 @@ def freeze(net: ResNet) -> Frozen:
     """
     if not isinstance(net, ResNet):
         raise UserError(f"freeze takes a network of this package, not {type(net).__name__}.")
-    net = net.original
     changes = find_part_changes(net)
     with torch.no_grad():
-        return FrozenCopy(net) if changes.frame else Frozen(net, changes)
+        return FrozenCopy(changes.net) if changes.frame else Frozen(changes.net, changes)

@@ -160,7 +160,7 @@ def _score_views(
     members = [make_member(net, options, images=images, per=options.normalize) for net in nets]
     with progress.task(f"testing on {pictures.name}", pictures.count) as advance:
         score = score_pictures(members, pictures, first, average=options.average, advance=advance)
-    views = "; ".join(dict.fromkeys(str(member.views) for member in members))
+    views = "; ".join(dict.fromkeys(member.transform.name for member in members))
     return score.with_context({"engine": members[0].scores.engine}), {
         "views": views,
         **({"skipped": len(pictures.bad.met)} if pictures.bad.met else {}),

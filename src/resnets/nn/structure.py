@@ -46,6 +46,7 @@ _FORWARDS = {kind: kind.forward for kind in _LAYERS}
 class PartChanges(NamedTuple):
     """The first change of each part of a net, or None where the part is what the spec describes."""
 
+    net: ResNet  # of a prepared network the one that it runs
     frame: str | None  # the net itself, the sequence of its units and its last activation
     stem: str | None
     units: list[str | None]
@@ -63,18 +64,19 @@ def find_part_changes(net: ResNet) -> PartChanges:
 
     BN's eps and momentum may be other numbers: code that computes BN reads them from the layer.
     """
+    net = net.original
     described = _describe_frame(net.spec)
     frame = next(_frame_changes(net, described), None)
     if frame is not None:
-        return PartChanges(frame, frame, [frame] * len(net.units))
+        return PartChanges(net, frame, frame, [frame] * len(net.units))
     stem = next(changes(net.stem, described.stem, "stem", hooks=True, ignore=SET_BY_USERS), None)
     specs = net.spec.units()
     if len(specs) != len(net.units):
         sentence = f"the net has {len(net.units)} units and its spec describes {len(specs)}"
-        return PartChanges(None, stem, [sentence] * len(net.units))
+        return PartChanges(net, None, stem, [sentence] * len(net.units))
     pairs = zip(net.units, map(describe_unit, specs), strict=True)
     units = [next(changes(unit, wanted, hooks=True, ignore=SET_BY_USERS), None) for unit, wanted in pairs]
-    return PartChanges(None, stem, units)
+    return PartChanges(net, None, stem, units)
 
 
 def find_change(net: ResNet, *, hooks: bool = False, ignore: Collection[str] = ("momentum",)) -> NetChange | None:

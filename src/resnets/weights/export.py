@@ -136,7 +136,7 @@ class Traced(nn.Module):
 
     def __init__(self, net: ResNet | Frozen) -> None:
         super().__init__()
-        if isinstance(net, ResNet) and (change := find_part_changes(net.original).frame):
+        if isinstance(net, ResNet) and (change := find_part_changes(net).frame):
             raise UserError(f"{net.spec.name} was changed ({change}), and is not exported; torch.export can trace it.")
         self.body = copy.deepcopy(nn.Sequential(net.stem, net.units, net.last))
         self.classifier = net.classifier
