@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 from resnets.data import jpeg
+from resnets.data.decode import Opened
 
 REAL = Path(os.environ.get("RESNETS_SHARED_DATA") or Path(__file__).parents[2] / "shared" / "data") / "imagenet-val-200"
 
@@ -22,6 +23,11 @@ def photographs(count):
 
 
 DECODERS = ("libjpeg", "PIL")
+
+
+def decode(data, least=None):
+    """The upright RGB pixels of an image file's bytes."""
+    return Opened(data).pixels(least)
 
 
 def decode_by(name, monkeypatch):

@@ -119,14 +119,11 @@ def check(field: dataclasses.Field[Any], value: Any) -> Any:
             value = float(value)
     if known.get("choices") and value not in known["choices"]:
         raise one_of(field.name, value, known["choices"])
-    require_bounds(field.name, value, known.get("least"), known.get("most"))
-    return value
-
-
-def require_bounds(name: str, value: Any, least: float | None, most: float | None) -> None:
+    least, most = known.get("least"), known.get("most")
     if (least is not None and value < least) or (most is not None and value > most):
         bounds = f"at least {least}" if most is None else f"between {least} and {most}"
-        raise UserError(f"{name} must be {bounds}, not {shown(value)}.")
+        raise UserError(f"{field.name} must be {bounds}, not {shown(value)}.")
+    return value
 
 
 def parse_value(field: dataclasses.Field[Any], text: str) -> Any:
@@ -168,18 +165,17 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     return tuple(map(parse_seed, text.split(",")))
 
 
-def parse_numbers(text: str) -> tuple[int, ...]:
+def parse_numbers(text: str, kind: type = int) -> tuple[Any, ...]:
+    """`1,2,3`."""
     try:
-        return tuple(map(int, text.split(",")))
+        return tuple(map(kind, text.split(",")))
     except ValueError:
-        raise UserError(f"{shown(text)} is not a list of whole numbers such as 1,2,3") from None
+        what = "whole numbers such as 1,2,3" if kind is int else "numbers such as 1,2.5"
+        raise UserError(f"{shown(text)} is not a list of {what}") from None
 
 
 def parse_reals(text: str) -> tuple[float, ...]:
-    try:
-        return tuple(map(float, text.split(",")))
-    except ValueError:
-        raise UserError(f"{shown(text)} is not a list of numbers such as 1,2.5") from None
+    return parse_numbers(text, float)
 
 
 def parse_size(text: str) -> int | tuple[int, int]:

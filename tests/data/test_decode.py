@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pictures import DECODERS, decode_by, encoded, photographs, smooth
+from pictures import DECODERS, decode, decode_by, encoded, photographs, smooth
 from resnets.data import decode as module
-from resnets.data.decode import MOST, BadImageError, Opened, decode
+from resnets.data.decode import MOST, BadImageError, Opened
 
 PICTURE = smooth(60, 40)
 PIXELS = np.asarray(PICTURE)

@@ -11,7 +11,7 @@ from pictures import DECODERS, decode_by, encoded, smooth
 from resnets.data import decode as module
 from resnets.data.decode import BadImageError, Opened
 from resnets.data.random_crops import View
-from tools.torture.mutation import mutated
+from tools.torture.mutation import mutate
 
 FILES = 1000  # for each decoder
 VIEW = View("aspect", 16, (0, 0))
@@ -49,7 +49,7 @@ def test_mutated_files_do_no_harm(decoder, monkeypatch):
     before, good, told = open_files(), 0, set()
     kinds = list(originals())
     for u in numbers:
-        data = mutated(draw.choice(kinds), draw)
+        data = mutate(draw.choice(kinds), draw)
         try:
             assert VIEW(data, u).shape == (16, 16, 3)
             opened = Opened(data)

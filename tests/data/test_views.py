@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pictures import encoded, photographs, smooth
-from resnets.data.decode import decode
+from pictures import decode, encoded, photographs, smooth
 from resnets.data.random_crops import View
 from resnets.errors import UserError
 

@@ -126,10 +126,15 @@ def test_an_edit_changes_what_a_network_computes():
     from tools.torture import edits
 
     for name, edit in edits.MORE_EDITS.items():
+        if name == "older weight norm":  # it splits the weights and keeps their product
+            continue
         for seed in range(20):
             plain, edited = (edits.random_net(random.Random(seed)) for _ in range(2))
             edit(edited, random.Random(seed))
-            numbers = [edits.gradients(net, net)[:3] for net in (plain, edited)]
+            try:
+                numbers = [edits.gradients(net, net)[:3] for net in (plain, edited)]
+            except RuntimeError:  # maps that do not fit
+                continue
             if max(edits.errors(numbers[1], numbers[0])) > 1e-6:
                 break
         else:

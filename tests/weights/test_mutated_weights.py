@@ -47,10 +47,6 @@ def _without(value, key):
     return {k: v for k, v in value.items() if k != key}
 
 
-def _same(data, draw):
-    return data
-
-
 def refused(function, *arguments):
     """Whether it is refused, and then in one sentence."""
     try:

@@ -1,4 +1,4 @@
-"""Command lines with options and values that nobody means, of every command."""
+"""Command lines with odd options and values, for every command."""
 
 from __future__ import annotations
 

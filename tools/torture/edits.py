@@ -1,4 +1,4 @@
-"""Networks that somebody has edited must compute what PyTorch computes, in every engine, or be refused."""
+"""Edited networks must compute what PyTorch computes, in every engine, or be refused."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ def watch(root: Path, see: Callable[[str, Path | None], None]) -> None:
 
 
 def count_operations(options: dict[str, Any]) -> int:
-    """How many operations an preserve_state training has."""
+    """How many file operations a training has if nothing interrupts it."""
     read, write = os.pipe()
 
     def work() -> None:
@@ -148,8 +148,8 @@ def count_operations(options: dict[str, Any]) -> int:
 
     pid = fork(work)
     os.close(write)
-    with os.fdopen(read, "rb") as told:
-        count = len(told.read())
+    with os.fdopen(read, "rb") as pipe:
+        count = len(pipe.read())
     require(wait(pid), {0})
     shutil.rmtree(options["out"])
     return count

@@ -1,4 +1,4 @@
-"""Broken files: bytes changed, cut off and doubled; JSON with values that nobody expects."""
+"""Break files: change, cut off and repeat bytes; put unexpected values into JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ODD: tuple[Any, ...] = (
 
 
 def mutate(data: bytes, draw: random.Random) -> bytes:
-    """Bytes changed, cut off, taken out, put in twice, or a size in the header made large."""
+    """Change, cut off, remove or repeat bytes, or write a large size over four of them."""
     found = bytearray(data)
     for _ in range(draw.choice((1, 1, 2, 8))):
         if not found:
@@ -40,7 +40,7 @@ def mutate(data: bytes, draw: random.Random) -> bytes:
 
 
 def near_front(data: bytes, draw: random.Random) -> bytes:
-    """Broken like `mutated`, but where headers are: most files keep little but numbers behind."""
+    """`mutate`, mostly in the header: the rest of most files is only numbers."""
     front = draw.choice((64, 300, 2000))
     return mutate(data[:front], draw) + data[front:] if draw.random() < 0.6 else mutate(data, draw)
 

@@ -129,7 +129,7 @@ def empty_cache(draw: random.Random, folder: Path) -> None:
 
 
 def full_disk(draw: random.Random, folder: Path) -> None:
-    """A disk without room is told in a sentence; with room again, the run ends as if nothing had been."""
+    """A full disk is reported in a sentence; with space again, the run ends as if nothing had happened."""
     disk = folder / "disk"
     disk.mkdir()
     mount(disk, "size=1m")

@@ -14,7 +14,7 @@ from resnets.runs import Run
 from resnets.training import session
 from resnets.training.loop import Trainer
 
-START, FINISH = -1, 10**9  # moments beside the steps: the process has begun, the last step is done
+START, FINISH = -1, 10**9  # moments besides the steps: the process has started, the last step is done
 MEASURED = ("images_per_second", "memory")  # what differs between two equal runs
 OPTIONS: dict[str, Any] = {
     "model": "preresnet20",
@@ -31,7 +31,7 @@ OPTIONS: dict[str, Any] = {
 
 
 def start(options: dict[str, Any]) -> tuple[int, int]:
-    """A process that trains; its id, and a pipe on which it tells each step that it begins."""
+    """Start a process that trains; returns its id, and a pipe to which it writes each step."""
     read, write = os.pipe()
     if pid := os.fork():
         os.close(write)
@@ -40,15 +40,15 @@ def start(options: dict[str, Any]) -> tuple[int, int]:
     try:
         step, finish = Trainer.step, Trainer.finish
 
-        def told_step(self: Trainer, i: int) -> None:
+        def report_step(self: Trainer, i: int) -> None:
             os.write(write, b"%d\n" % i)
             step(self, i)
 
-        def told_finish(self: Trainer) -> None:
+        def report_finish(self: Trainer) -> None:
             os.write(write, b"%d\n" % FINISH)
             finish(self)
 
-        Trainer.step, Trainer.finish = told_step, told_finish  # type: ignore[method-assign]
+        Trainer.step, Trainer.finish = report_step, report_finish  # type: ignore[method-assign]
         os.write(write, b"%d\n" % START)
         session.train(**options)
         code = 0
@@ -62,8 +62,8 @@ def attempt(options: dict[str, Any], moment: int | None, jitter: float, number: 
     """Train until `moment`, wait a little, send the signal: where it struck (None: too late), and the exit code."""
     pid, pipe = start(options)
     struck = None
-    with os.fdopen(pipe) as told:
-        for line in told:
+    with os.fdopen(pipe) as lines:
+        for line in lines:
             if moment is not None and int(line) >= moment:
                 time.sleep(jitter)
                 os.kill(pid, number)

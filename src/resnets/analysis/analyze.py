@@ -61,7 +61,8 @@ def analyze(model: Model, data: Data | None = None, *, options: AnalyzeOptions) 
     >>> waves.gradient, waves.product
     """
     if isinstance(model, ResNet):
-        images = open_data(data or model.metadata.data or "cifar10", options.data_dir)
+        what: Any = data or options.data or model.metadata.data or "cifar10"
+        images = open_data(what, options.data_dir)
         return measure(copy.deepcopy(model.original), images, options)
     word = str(model.path) if isinstance(model, Run) else os.fspath(model)
     (analysis,) = analyze_each([word], data, options=options)
@@ -83,7 +84,7 @@ def analyze_each(
     cases = [case for word in words for case in _cases(word, dict(changes or {}), vary, along, options.seed)]
     opened: dict[str, Images | Folder] = {}
     for case in cases:
-        what = data or case.data or "cifar10"
+        what: Any = data or options.data or case.data or "cifar10"
         if str(what) not in opened:
             opened[str(what)] = open_data(what, options.data_dir)
         images = opened[str(what)]

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from resnets.analysis.options import AnalyzeOptions
 from resnets.cli.options import Command
-from resnets.options import DATA
 from resnets.text import json_text, print_json, print_lines, say
 from resnets.zoo import NetworkOptions
 
@@ -30,7 +29,6 @@ def analyze(commands: Commands) -> None:
     command.add(
         "models", nargs="+", help="a network, a pretrained name, a file, or a run", metavar="NETWORK_OR_WEIGHTS"
     )
-    command.add("--data", help=f"{DATA} (what it was trained on, else cifar10)", metavar="DATA")
     command.add(
         "--vary", help="a curve for each value: order=original,full_preact; also shortcut, resize", metavar="FIELD=A,B"
     )
@@ -57,9 +55,7 @@ def _analyze(args: argparse.Namespace, options: AnalyzeOptions, changes: dict[st
         require_matplotlib("the analysis")
         Path(args.out).mkdir(parents=True, exist_ok=True)
     results = []
-    for found in analyze_each(
-        args.models, args.data, options=options, changes=changes, vary=args.vary, along=args.along
-    ):
+    for found in analyze_each(args.models, options=options, changes=changes, vary=args.vary, along=args.along):
         if found.warning:
             say(f"warning: {found.warning}")
         results.append(found.to_dict())

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from resnets.cli.options import Command
 from resnets.evaluation.options import EvaluateOptions
-from resnets.options import DATA
 from resnets.text import json_text, print_json, print_lines, print_table, say
 from resnets.zoo import NetworkOptions
 
@@ -32,7 +31,6 @@ def evaluate(commands: Commands) -> None:
         usage="%(prog)s [options] WEIGHTS ...",
     )
     command.add("models", nargs="+", help="a pretrained name, a file of weights, or a run's folder", metavar="WEIGHTS")
-    command.add("--data", help=f"{DATA} (what it was trained on)", metavar="DATA")
     command.add("--per-class", action="store_true", help="print the error of each class")
     command.add("--mistakes", action="store_true", help="print which images are wrong, and what they are taken for")
     command.add("-o", "--out", help="write the result as JSON, with its provenance", metavar="FILE")
@@ -45,7 +43,7 @@ def evaluate(commands: Commands) -> None:
         from resnets.evaluation.evaluate import evaluate
         from resnets.progress import Console
 
-        score = evaluate(args.models, args.data, options=options, changes=changes, progress=Console(), warn=_warn)
+        score = evaluate(args.models, options=options, changes=changes, progress=Console(), warn=_warn)
         if args.out:
             _write(
                 Path(args.out), {**_to_dict(score), "weights": [dict(net.metadata.provenance) for net in score.models]}

@@ -12,7 +12,6 @@ from resnets.cli.parser import Parser
 from resnets.errors import UserError
 from resnets.options import fields_of, kind_of, parse_value, split_keywords
 from resnets.user_code import import_file
-from resnets.zoo import NetworkOptions
 
 if TYPE_CHECKING:
     from resnets.cli.parser import Commands
@@ -41,8 +40,7 @@ class Command:
                 if field.name not in hidden:
                     _add(self._group(field.metadata["group"]), field)
         self.add("--config", help="TOML file with options of this command", metavar="FILE")
-        if NetworkOptions in self.records:
-            self.add("--import", help="Python file that registers shortcuts or orders of your own", metavar="FILE.py")
+        self.add("--import", help="Python file that registers shortcuts or orders of your own", metavar="FILE.py")
 
     def _group(self, title: str) -> Any:
         if not title:

@@ -180,11 +180,6 @@ def read(path: str) -> bytes:
         raise BadImageError(f"cannot be read ({error.strerror})") from None
 
 
-def decode(data: bytes, least: tuple[float, float] | None = None) -> Pixels:
-    """The upright RGB pixels of an image file's bytes."""
-    return Opened(data).pixels(least)
-
-
 @contextmanager
 def _translate_errors() -> Iterator[None]:
     """Turn whatever a decoder raises into `BadImageError`, and suppress PIL's warnings."""

@@ -1,4 +1,4 @@
-// A part of a JPEG file's picture, by libjpeg: what lies beside it is read over, what lies below it is not read.
+// Decode a part of a JPEG with libjpeg: columns beside it are skipped, rows below it are not read.
 
 #include <csetjmp>
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace {
 constexpr int MARGIN = 16, LINES = 4;
 
 struct Errors {
-    jpeg_error_mgr manager;  // first: libjpeg knows it by this address
+    jpeg_error_mgr manager;  // must be first: libjpeg has its address
     std::jmp_buf back;
 };
 
@@ -21,21 +21,21 @@ void leave(j_common_ptr image) {
     std::longjmp(reinterpret_cast<Errors*>(image->err)->back, 1);
 }
 
-void told(j_common_ptr image, int level) {
-    if (level < 0) leave(image);  // a warning: of a broken file, which others shall judge
+void handle_message(j_common_ptr image, int level) {
+    if (level < 0) leave(image);  // a warning: the file is broken, so let PIL decode it
 }
 
 void quiet(j_common_ptr) {}
 
 void prepare(jpeg_decompress_struct& image, Errors& errors) {
-    std::memset(&image, 0, sizeof image);  // so that it can be destroyed before it was created
+    std::memset(&image, 0, sizeof image);  // so that it can be destroyed even if it was never created
     image.err = jpeg_std_error(&errors.manager);
     errors.manager.error_exit = leave;
-    errors.manager.emit_message = told;
+    errors.manager.emit_message = handle_message;
     errors.manager.output_message = quiet;
 }
 
-// Whether the picture did what `body` says of it; not, if libjpeg leaves it on the way.
+// Run `body` on the image; returns false if libjpeg reports an error or a warning.
 template <typename Body>
 bool with_picture(const uint8_t* data, std::size_t bytes, Body body) {
     jpeg_decompress_struct image;
@@ -58,8 +58,8 @@ bool usual(const jpeg_decompress_struct& image) {
 
 }  // namespace
 
-// The size of a usual picture: of colours that libjpeg turns into RGB, and without EXIF, which may want it turned.
-// Whether it is one.
+// The size of an ordinary image: one that libjpeg converts to RGB, and without EXIF, which may ask to turn it.
+// Returns whether it is one.
 extern "C" int jpeg_size(const uint8_t* data, std::size_t bytes, int* width, int* height) {
     return with_picture(data, bytes, [=](jpeg_decompress_struct& image) {
         jpeg_save_markers(&image, JPEG_APP0 + 1, 4);
@@ -72,8 +72,8 @@ extern "C" int jpeg_size(const uint8_t* data, std::size_t bytes, int* width, int
     });
 }
 
-// The rectangle of width x height from (left, top), in RGB, of the picture shrunk by 1, 2, 4 or 8, which is then of
-// wide x high pixels. Whether it was done.
+// Decode width x height pixels from (left, top), in RGB, of the image reduced by 1, 2, 4 or 8, which then has
+// wide x high pixels. Returns whether that worked.
 extern "C" int jpeg_part(const uint8_t* data, std::size_t bytes, int shrink, int wide, int high, int left, int top,
                          int width, int height, uint8_t* out) {
     if (left < 0 || top < 0 || width <= 0 || height <= 0 || width > wide - left || height > high - top) return 0;
@@ -85,7 +85,7 @@ extern "C" int jpeg_part(const uint8_t* data, std::size_t bytes, int shrink, int
         image.scale_denom = static_cast<unsigned>(shrink);
         jpeg_start_decompress(&image);
         if (static_cast<int>(image.output_width) != wide || static_cast<int>(image.output_height) != high) return false;
-        // Colours are interpolated from their neighbours: a block more on each side makes the edges those of the whole.
+        // Colours are interpolated from neighbours: one more block on each side gives the same edges as the whole image.
         JDIMENSION from = static_cast<JDIMENSION>(left > MARGIN ? left - MARGIN : 0);
         JDIMENSION columns = static_cast<JDIMENSION>(wide - left - width > MARGIN ? left + width + MARGIN : wide) - from;
         jpeg_crop_scanline(&image, &from, &columns);  // moves `from` to the left, to where a block begins

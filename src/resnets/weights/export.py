@@ -12,7 +12,7 @@ import json
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,7 @@ class Exported:
     """What `export` wrote: the file, and by how much its scores differ from PyTorch's, of the largest score."""
 
     path: Path
-    net: ResNet
+    net: ResNet = field(repr=False)
     difference: float
 
 

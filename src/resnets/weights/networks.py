@@ -46,7 +46,7 @@ def load_weights(net: ResNet, path: AnyPath, source: str = "auto") -> LoadReport
     """Fill a net from a file of weights: all of it, or nothing and a `UserError`.
 
     The file is safetensors or a torch file with a state dict, from `resnets`, `torchvision`, `timm` (its
-    `resnet*` and `resnetv2_*` with BatchNorm) or `akamaster` (CIFAR); `source` insists on one of them. The
+    `resnet*` and `resnetv2_*` with BatchNorm), `akamaster` or `chenyaofo` (CIFAR); `source` insists on one of them. The
     values are converted to the net's dtype and device.
 
     >>> report = resnets.load_weights(resnets.create("resnet20"), "resnet20.th")
