@@ -5,10 +5,9 @@ import math
 import numpy as np
 import torch
 
-from pictures import photographs
+from pictures import decode, photographs
 from resnets.counter_rng import draws, uniform
 from resnets.data.colour import AXES, LUMA, VARIANCES, jitter, lighting
-from resnets.data.decode import decode
 
 SEED, EPOCH = 5, 7
 

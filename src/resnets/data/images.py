@@ -79,7 +79,8 @@ class Images:
 def split(labels: Indices, num_classes: int, n_validation: int, seed: int) -> tuple[Indices, Indices]:
     """Indices of the images to train on, and of `n_validation` held out; both ascending.
 
-    Stratified: each class gives the same share, to within one image. A pure function of the
+    Stratified: each class gives the same share, to within two images (one, unless classes of
+    few images tie). A pure function of the
     labels, `n_validation` and `seed`; a larger validation set contains the smaller ones.
     """
     n = len(labels)
