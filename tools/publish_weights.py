@@ -72,7 +72,7 @@ def write_card(name: str, run: Run, result: dict[str, Any], size: int, digest: s
         f"- Network: {spec.name}, {spec.depth} layers, {spec.num_classes} classes ({', '.join(classes)}).",
         f"- Data: {identity.data}, sha256 of pixels and labels {identity.digest}.",
         f"- Recipe: `{recipe.name}`, {recipe.length}, batch {recipe.batch}, seed {identity.seed}, "
-        f"{count(result['steps'])} steps; `{origin['command']}`, begun at commit {origin['commit']}, torch "
+        f"{count(result['steps'])} steps; `{origin['command']}`, started at commit {origin['commit']}, torch "
         f"{origin['versions']['torch']}, {origin['machine']['cpu']}.",
         f"- Test: {score}.{f' Beside it, {papers}.' if papers else ''}",
         f"- Limits: made for pictures of {side}x{side} pixels like those it was trained on. Every picture gets"

@@ -12,7 +12,7 @@ from PIL import Image
 import resnets
 from resnets.cli import main
 from resnets.data.test_crops import Crop
-from resnets.evaluation.activation_map import activation_map, overlay, scaled_for
+from resnets.evaluation.activation_map import activation_map, overlay, resize_for_drawing
 from resnets.metadata import Metadata, Preprocessing
 
 NAMES = ("ant", "bee", "cat", "dog", "eel")
@@ -162,12 +162,12 @@ def test_the_drawing_covers_what_was_seen_and_dims_the_rest():
     picture = Image.new("RGB", (512, 256), (100, 100, 100))
     evidence = torch.tensor([[-1.0, -1.0], [-1.0, 5.0]])
     crop = Crop(224, 256)
-    found = np.asarray(overlay(scaled_for(picture, crop), crop, evidence)).astype(int)
+    found = np.asarray(overlay(resize_for_drawing(picture, crop), crop, evidence)).astype(int)
     assert found.shape == (256, 512, 3)
     assert (found[128, 20] == 35).all()  # outside the crop
     assert (found[30, 170] == 100).all()  # seen, and no evidence
     assert np.abs(found[220, 350] - 100).max() > 60  # where it is strongest
-    small = overlay(scaled_for(Image.new("RGB", (32, 32)), Crop(32, 32)), Crop(32, 32), evidence)
+    small = overlay(resize_for_drawing(Image.new("RGB", (32, 32)), Crop(32, 32)), Crop(32, 32), evidence)
     assert small.size == (256, 256)
 
 

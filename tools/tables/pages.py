@@ -64,7 +64,7 @@ def _write_interval(score: dict[str, Any]) -> str:
 
 def write_transfer(results: Path) -> str:
     """Every comparison of pretrained weights with new ones: errors by way, and the gain of the weights over each."""
-    lines = ["| network | images | begun at | test error | behind the weights by |", "|---|---|---|---|---|"]
+    lines = ["| network | images | started from | test error | behind the weights by |", "|---|---|---|---|---|"]
     found = sorted((results / "transfer").glob("*.json"))
     for path in found:
         result = TRANSFER.read(path)

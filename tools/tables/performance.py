@@ -72,7 +72,7 @@ def tabulate_memory(section: Mapping[str, Line]) -> Table:
                 share = Spread.of([e / p for e, p in zip(estimate, peak, strict=True)])
             gains = [compute_ratio(line, "timm", who, key) for key in ("peak", "seconds")]
             rows.append([name, label(who), *map(_write_cell, (gib, share, *gains))])
-    header = ["network", "how", "peak, GiB", "foretold, share of it", "times less memory than timm"]
+    header = ["network", "how", "peak, GiB", "estimate, share of it", "times less memory than timm"]
     return [*header, "times as fast as timm"], rows
 
 

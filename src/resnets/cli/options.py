@@ -74,7 +74,7 @@ def _add(group: Any, field: dataclasses.Field[Any]) -> None:
         one_way = field.default is False and known["group"] not in ("recipe", "network")
         settings["action"] = "store_true" if one_way else argparse.BooleanOptionalAction
     else:
-        settings |= {"type": typed(lambda text: parse_value(field, text)), "metavar": _metavar(field)}
+        settings |= {"type": show_mistakes(lambda text: parse_value(field, text)), "metavar": _metavar(field)}
     group.add_argument(*names, **settings)
     for alias in known["aliases"]:
         hidden = {"dest": alias, "default": argparse.SUPPRESS, "help": argparse.SUPPRESS}
@@ -99,7 +99,7 @@ def _metavar(field: dataclasses.Field[Any]) -> str:
     return field.metadata["metavar"] or {"int": "N", "float": "X"}.get(kind_of(field), field.name.upper())
 
 
-def typed(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+def show_mistakes(parse: Callable[[str], Any]) -> Callable[[str], Any]:
     """A parser of values whose mistakes argparse shows with the option's name."""
 
     def read(text: str) -> Any:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from resnets.cli.options import typed
+from resnets.cli.options import show_mistakes
 from resnets.errors import UserError
 from resnets.experiments.options import SweepOptions
 from resnets.options import fields_of, parse_value
@@ -26,7 +26,7 @@ def add_sweep_options(parser: argparse.ArgumentParser) -> None:
         if field.name == "vary":
             settings["action"] = "append"
         else:
-            settings["type"] = typed(partial(parse_value, field))
+            settings["type"] = show_mistakes(partial(parse_value, field))
         group.add_argument(f"--{field.name}", help=field.metadata["help"].replace("%", "%%"), **settings)
 
 

@@ -38,7 +38,7 @@ def activation_map(net: ResNet, x: Tensor, label: int) -> Tensor:
     return found
 
 
-def scaled_for(picture: Image.Image, crop: Crop) -> Image.Image:
+def resize_for_drawing(picture: Image.Image, crop: Crop) -> Image.Image:
     """Resize the whole picture for drawing; a small one is enlarged."""
     shorter = crop.shorter * _times(crop)
     require_short(picture, shorter, LARGEST_VIEW)
@@ -72,7 +72,7 @@ def draw_activation_map(out: Path, net: ResNet, member: Member, path: Path, labe
     assert isinstance(crop, Crop), "other views have several maps"
 
     def see(picture: Image.Image) -> tuple[Image.Image, PictureViews]:
-        return scaled_for(picture, crop), PictureViews(picture, [crop])
+        return resize_for_drawing(picture, crop), PictureViews(picture, [crop])
 
     picture, seen = look_at_file(path, net.spec.in_channels, see)
     device = member.scores.device

@@ -71,10 +71,10 @@ def read_metadata(path: AnyPath) -> dict[str, str]:
 
 def write(path: AnyPath, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
     """Write a safetensors file atomically."""
-    write_atomically(Path(path), _ordered(safetensors.torch.save(dict(tensors), dict(metadata))))
+    write_atomically(Path(path), _sort_header(safetensors.torch.save(dict(tensors), dict(metadata))))
 
 
-def _ordered(data: bytes) -> bytes:
+def _sort_header(data: bytes) -> bytes:
     """The same file with its header in order: safetensors writes the metadata in a new one each time."""
     size = int.from_bytes(data[:8], "little")
     header = json.dumps(json.loads(data[8 : 8 + size]), sort_keys=True, separators=(",", ":")).encode()
