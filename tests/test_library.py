@@ -221,7 +221,9 @@ def test_train_any_module_on_any_dataset_with_a_callback(tmp_path):
 
 def test_an_empty_class_folder_is_refused(pictures, capsys):
     (pictures / "train" / "fox").mkdir()
-    with pytest.raises(resnets.UserError, match=r"the class folder .*fox has no image .* remove it if it is no class"):
+    with pytest.raises(
+        resnets.UserError, match=r"the class folder .*fox has no image .* remove it if it is not a class"
+    ):
         resnets.open_data(pictures)
     assert main(["train", "preresnet20", "--data", str(pictures)]) == 2
     assert "has no image" in capsys.readouterr().err

@@ -48,7 +48,7 @@ def test_every_way_is_trained_alike_and_told(tmp_path):
     gain = np.mean(errors["new"]) - np.mean(errors["from weights"])
     assert found["gains"]["new"]["mean"] == pytest.approx(gain)
     assert transfer.compare(args) == found  # finished runs are not trained again
-    with pytest.raises(resnets.UserError, match="there are no weights gone"):
+    with pytest.raises(resnets.UserError, match="unknown network 'gone'"):
         transfer.compare(argparse.Namespace(**{**vars(args), "weights": "gone"}))
 
 

@@ -185,5 +185,5 @@ def test_some_classes_are_taken_at_even_distances_and_numbered_anew(imagenet):
     assert len({whole.digest, some.digest, whole.some_classes(2).digest}) == 3
     assert whole.some_classes(100).classes == CLASSES
     shutil.rmtree(imagenet / "val" / "3")
-    with pytest.raises(UserError, match="has no image of the 1 classes that are taken"):
+    with pytest.raises(UserError, match="has no image of the 1 classes that are used"):
         open_folder(imagenet, imagenet=True).some_classes(1)

@@ -204,4 +204,4 @@ def test_the_command_prints_plan_and_table_and_names_what_failed(tmp_path, capsy
 def test_several_processes_of_torchrun_are_refused(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(UserError, match="without torchrun"):
-        sweep_command("preresnet20", SweepOptions(runs=2), {})
+        sweep_command("preresnet20", SweepOptions(runs=2, jobs=2), {})

@@ -67,7 +67,7 @@ def test_a_damaged_file_is_refused(run, folder):
     with pytest.raises(resnets.UserError, match="is damaged: its sha256 is"):
         resnets.create(name, pretrained=True)
     path.unlink()
-    with pytest.raises(resnets.UserError, match="install the package anew"):
+    with pytest.raises(resnets.UserError, match="reinstall the package"):
         resnets.create(name, pretrained=True)
 
 

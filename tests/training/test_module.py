@@ -156,7 +156,7 @@ REFUSED = {
     "item 0 of the data set must be a pair": {"data": Strings(3)},
     "not 3 of them": {"data": (Points(3), Points(3), Points(3))},
     "a module is trained as it is: leave out weights": {"data": Points(3), "weights": "x.safetensors"},
-    "sizes scale images of ours": {"data": Points(30), "sizes": "16@0"},
+    "sizes do not apply to your own data sets": {"data": Points(30), "sizes": "16@0"},
     "freeze counts the stages": {"data": Points(30), "freeze": 1},
 }
 

@@ -34,16 +34,19 @@ def sweep_command(model: str, options: SweepOptions, keywords: Mapping[str, Any]
     """Run and summarise a sweep; `keywords` are those of `resnets.train`. 1 if a run failed."""
     from resnets.experiments.sweep import ConsoleSweepWatcher, SweepWatcher, sweep
 
-    if os.environ.get("WORLD_SIZE", "1") != "1":
-        raise UserError("--vary, --seeds and --jobs train on one device: start them without torchrun.")
+    if options.jobs > 1 and os.environ.get("WORLD_SIZE", "1") != "1":
+        raise UserError("--jobs starts processes of its own: start it without torchrun, or leave --jobs out.")
+    is_main = os.environ.get("RANK", "0") == "0"  # of the processes that torchrun started, one prints
 
-    class Printer(SweepWatcher if keywords.get("quiet") else ConsoleSweepWatcher):  # type: ignore[misc]
+    class Printer(SweepWatcher if keywords.get("quiet") or not is_main else ConsoleSweepWatcher):  # type: ignore[misc]
         def show_plan(self, trials: Sequence[Trial]) -> None:
-            _print_plan(model, trials, options)
+            if is_main:
+                _print_plan(model, trials, options)
 
     given = {name: getattr(options, name) for name in fields_of(SweepOptions)}
     found = sweep(model, watcher=Printer(), **given, **keywords)
-    _print_results(model, found)
+    if is_main:
+        _print_results(model, found)
     return 1 if found.failures else 0
 
 
