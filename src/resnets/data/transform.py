@@ -40,8 +40,9 @@ class Transform:
         return self.normalize(to_tensor(view)[None])[0]
 
     def __repr__(self) -> str:
-        mean, std = (values.flatten().tolist()[:4] for values in (self.normalize.mean, self.normalize.std))
-        return f"Transform({self.views}, mean={mean}, std={std})"
+        numbers = (values.flatten().tolist()[:4] for values in (self.normalize.mean, self.normalize.std))
+        mean, std = (", ".join(f"{value:.4g}" for value in values) for values in numbers)
+        return f"Transform({self.views}, mean {mean}, std {std})"
 
 
 def transform_of(
