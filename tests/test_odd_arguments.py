@@ -34,6 +34,9 @@ MANY = "9" * 5000
         (["eval", "resnet20", "--precise-bn=-5"], "precise_bn must be at least 0, not -5"),
         (["reproduce", "table1", "--seeds", "999999999999"], "argument --seeds: seeds must be between 1 and 10000"),
         (["runs", "a" * 5000], "does not exist"),
+        (["report", "--out=--"], "'--' cannot be the value of an option"),
+        (["report", "-o--"], "'--' cannot be the value of an option"),
+        (["data", "fetch", "cifar10", "--data-dir=--"], "'--' cannot be the value of an option"),
         (["report", "a" * 5000], "does not exist"),
         (["eval", "a" * 5000], "unknown network"),
         (

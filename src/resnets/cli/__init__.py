@@ -98,9 +98,11 @@ def _dispatch(argv: list[str]) -> int:
 
 
 def _require_possible(word: str) -> None:
-    """Refuse arguments with null bytes or lone surrogates, which no file name can hold."""
+    """Refuse arguments with null bytes or lone surrogates, which no file name can hold, and `--` as a value."""
     if "\0" in word:
         raise UserError("an argument holds a null byte, which no name of a file or an option has.")
+    if re.fullmatch(r"--[a-z-]+=--|-[a-z]--", word):  # argparse would make an empty list of it
+        raise UserError(f"{word}: '--' cannot be the value of an option.")
     try:
         os.fsencode(word)
     except UnicodeEncodeError:
