@@ -14,6 +14,7 @@ _restore_ctrl_c = end_imports_on_ctrl_c()
 import argparse
 import io
 import os
+import re
 import sys
 from collections.abc import Sequence
 
