@@ -4,12 +4,12 @@ It reads its job as JSON from standard input, writes the run or the failure as J
 else to standard error.
 """
 
-# ruff: noqa: E402
 from __future__ import annotations
 
 from resnets.interrupt import end_imports_on_ctrl_c
 
-restore_ctrl_c = end_imports_on_ctrl_c()
+if __name__ == "__main__":
+    end_imports_on_ctrl_c()
 
 import json
 import sys
