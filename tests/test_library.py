@@ -262,6 +262,8 @@ def test_the_command_line_imports_a_file_with_a_shortcut(tmp_path, capsys):
     done = subprocess.run(command, check=False, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "test error" in done.stdout
+    done = subprocess.run([*command, "--seeds", "0,1", "--jobs", "2"], check=False, cwd=tmp_path, capture_output=True)
+    assert done.returncode == 0, done.stderr
     assert main(["info", "preresnet20", "--shortcut", "halves"]) == 2
     assert "halves" in capsys.readouterr().err
 

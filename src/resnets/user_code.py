@@ -9,6 +9,8 @@ from types import ModuleType
 
 from resnets.errors import UserError, shown
 
+IMPORTED: list[str] = []  # the files, for processes that this one starts
+
 
 def import_file(path: str | Path) -> ModuleType:
     """Import a Python file as a module, once in a process."""
@@ -29,4 +31,5 @@ def import_file(path: str | Path) -> ModuleType:
         if not isinstance(error, Exception):
             raise
         raise UserError(f"{path} fails with {type(error).__name__}: {shown(str(error))}.") from error
+    IMPORTED.append(str(file))
     return module

@@ -58,7 +58,9 @@ def test_processes_share_the_threads(tmp_path, monkeypatch):
     monkeypatch.setattr(torch, "set_num_threads", threads.append)
     keywords = {**TINY, "out": str(tmp_path), "quiet": True, "seed": 3}
     monkeypatch.setattr(sys, "argv", sys.argv)
-    answer = worker.run_job({"model": "preresnet20", "argv": ["resnets", "train"], "jobs": 2, "keywords": keywords})
+    answer = worker.run_job(
+        {"model": "preresnet20", "argv": ["resnets", "train"], "imports": [], "jobs": 2, "keywords": keywords}
+    )
     assert threads[0] == 2
     (run,) = list_runs(tmp_path)
     assert (answer, run.state) == ({"run": str(run.path)}, "finished")

@@ -30,6 +30,7 @@ from resnets.runs import Run, Summary
 from resnets.spec import Spec
 from resnets.text import print_lines
 from resnets.training.options import TrainOptions
+from resnets.user_code import IMPORTED
 from resnets.zoo import NetworkOptions, spec_of
 
 _VARIED = ("data", "recipe", "weights")  # options of `train` that can be varied; the others change no number
@@ -231,7 +232,7 @@ def _train_in_processes(
 ) -> tuple[Trial, ...]:
     """`jobs` at a time. After Ctrl-C none begins, and those that run end after their step."""
     named = model.to_dict() if isinstance(model, Spec) else model
-    base = _plain({"model": named, "argv": sys.argv, "jobs": min(jobs, len(trials))})
+    base = _plain({"model": named, "argv": sys.argv, "imports": IMPORTED, "jobs": min(jobs, len(trials))})
     waiting = list(enumerate(trials, 1))
     running: dict[int, subprocess.Popen[str]] = {}
     ended: dict[int, Trial] = {}

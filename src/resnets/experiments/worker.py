@@ -18,6 +18,7 @@ from typing import Any
 from resnets.errors import UserError, describe_out_of_memory, is_out_of_memory
 from resnets.recipe import Recipe
 from resnets.spec import Spec
+from resnets.user_code import import_file
 
 
 def run_job(job: dict[str, Any]) -> dict[str, str]:
@@ -28,6 +29,8 @@ def run_job(job: dict[str, Any]) -> dict[str, str]:
 
     torch.set_num_threads(max(1, torch.get_num_threads() // job["jobs"]))  # the processes share the cores
     sys.argv = job["argv"]  # the command of the user, for the config.json of the run
+    for file in job["imports"]:
+        import_file(file)
     model = Spec.from_dict(job["model"]) if isinstance(job["model"], dict) else job["model"]
     keywords = job["keywords"]
     if isinstance(recipe := keywords.get("recipe"), dict):
