@@ -15,17 +15,17 @@ from resnets.data.folder import Folder
 from resnets.data.images import Images
 from resnets.data.test_pictures import MemoryPictures, TestPictures, open_pictures
 from resnets.data.transform import transform_of
+from resnets.engine.device import choose
 from resnets.engine.inference import inference
 from resnets.errors import UserError
 from resnets.evaluation.ensemble import Member, batches, probabilities
-from resnets.evaluation.options import EvaluateOptions
+from resnets.evaluation.options import EvaluateOptions, PredictOptions
 from resnets.evaluation.precise_bn import precise_bn
 from resnets.evaluation.score import Score, Tally, score_images
 from resnets.nn import ResNet
 from resnets.options import takes
 from resnets.progress import Progress, Silent
 from resnets.runs import Run
-from resnets.view_options import ViewOptions
 from resnets.weights.models import Model, open_model
 
 Data = str | os.PathLike[str] | Images | Folder
@@ -133,7 +133,7 @@ def _score_whole(net: ResNet, images: Images, options: EvaluateOptions) -> Score
 
 def _renew_statistics(net: ResNet, images: Images, options: EvaluateOptions) -> None:
     """BN's statistics from training images, on the device of the evaluation."""
-    device = inference(net, "plain", options.device).device
+    device = choose(options.device)
     normalize = transform_of(net.metadata, net.spec, images=images, per=options.normalize, device=device).normalize
     count = min(options.precise_bn, len(images.train_images))
     first = torch.from_numpy(images.train_images[:count])
@@ -168,12 +168,11 @@ def _score_views(
     }
 
 
-def make_member(net: ResNet, options: Any, **normalization: Any) -> Member:
+def make_member(net: ResNet, options: EvaluateOptions | PredictOptions, **normalization: Any) -> Member:
     """A network that is ready to see pictures; `options` say views, engine and device."""
     net = net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     runner = inference(net, options.engine, options.device)
-    views = options if isinstance(options, ViewOptions) else None
-    return Member(runner, transform_of(net.metadata, net.spec, views=views, device=runner.device, **normalization))
+    return Member(runner, transform_of(net.metadata, net.spec, views=options, device=runner.device, **normalization))
 
 
 def score_pictures(
