@@ -13,7 +13,7 @@ from tools.torture.promises import SkippedError
 
 
 def hang(folder):
-    time.sleep(60)
+    time.sleep(600)
 
 
 def crash(folder):
