@@ -6,9 +6,10 @@
 // pixels instead of 36, with an error like that of the direct sum. 1x1 convolutions are products of matrices.
 //
 // Pointers come in through ctypes, so no header of PyTorch is needed. The vectors are GCC's and Clang's: the same
-// source is AVX2 code on one machine and plain code on another. The order of every sum follows from the shapes
-// and the number of threads alone. Channels are multiples of 8.
+// source is AVX2 code on one machine and plain code on another. The order of every sum follows from the shapes alone:
+// the result is the same on any number of threads. Channels are multiples of 8.
 
+#include <atomic>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -84,36 +85,41 @@ struct Scratch {  // of one thread, kept from call to call
 };
 thread_local Scratch padded_memory, left_memory, right_memory, sums_memory, filters_memory;
 
-// body(thread, first, last) for each thread's share of the pieces; how many threads there were.
+// The work of a call is cut into shares. How many there are follows from the shapes; a thread that is free takes the
+// next one. Sums are made within a share, and then over the shares in order.
+constexpr int64_t SHARES = 16;
+
+// body(share, first, last) for the pieces of each share.
 template <typename Body>
-int64_t parallel(int64_t threads, int64_t pieces, Body body) {
-    int64_t team = 1;
+void parallel(int64_t threads, int64_t pieces, int64_t shares, Body body) {
+    std::atomic<int64_t> next{0};
+    auto work = [&] {
+        for (int64_t share; (share = next.fetch_add(1, std::memory_order_relaxed)) < shares;)
+            body(share, pieces * share / shares, pieces * (share + 1) / shares);
+    };
 #ifdef _OPENMP
+    if (threads > 1) {
 #pragma omp parallel num_threads(threads)
-    {
-        int64_t me = omp_get_thread_num(), all = omp_get_num_threads();
-        if (me == 0) team = all;
-        body(me, pieces * me / all, pieces * (me + 1) / all);
+        work();
+        return;
     }
 #else
     (void)threads;
-    body(0, 0, pieces);
 #endif
-    return team;
+    work();
 }
 
-// Sums over pixels: floats within a piece, doubles beyond it, one row a thread.
+// Sums over pixels: floats within a piece, doubles beyond it, one row for each share.
 class Sums {
   public:
-    Sums(const Sink& sink, int64_t channels, int64_t threads)
-        : to(sink.sums), count(to ? 2 * channels : 0), rows(count * threads) {}
+    Sums(const Sink& sink, int64_t channels) : to(sink.sums), count(to ? 2 * channels : 0), rows(count * SHARES) {}
     float* begin() {
         float* part = sums_memory.get(count + 1);
         memset(part, 0, count * sizeof(float));
         return part;
     }
-    void piece_done(int64_t thread, float* part) {
-        for (int64_t i = 0; i < count; i++) rows[thread * count + i] += part[i];
+    void piece_done(int64_t share, float* part) {
+        for (int64_t i = 0; i < count; i++) rows[share * count + i] += part[i];
         memset(part, 0, count * sizeof(float));
     }
     void finish() {
@@ -389,9 +395,9 @@ const float* block_of(const Source& s, size_t pixel, size_t count, size_t channe
 template <typename Work>
 void in_blocks(const Shape& s, size_t channels, const Sink& sink, Work work) {
     size_t pixels = s.n * s.height * s.width;
-    Sums sums(sink, channels, s.threads);
+    Sums sums(sink, channels);
     with_sink(sink, [&](auto end, auto summed) {
-        parallel(s.threads, (pixels + BLOCK - 1) / BLOCK, [&](int64_t me, int64_t from, int64_t to) {
+        parallel(s.threads, (pixels + BLOCK - 1) / BLOCK, SHARES, [&](int64_t share, int64_t from, int64_t to) {
             float* part = sums.begin();
             for (size_t at = from * BLOCK; at < to * BLOCK && at < pixels; at += BLOCK) {
                 size_t count = pixels - at < BLOCK ? pixels - at : BLOCK;
@@ -399,7 +405,7 @@ void in_blocks(const Shape& s, size_t channels, const Sink& sink, Work work) {
                 for (size_t i = 0; i < count; i++)
                     for (size_t c = 0; c < channels; c += L)
                         write<end(), summed()>(sink, (at + i) * channels + c, c, channels, load(v + i * channels + c), part);
-                if (summed()) sums.piece_done(me, part);
+                if (summed()) sums.piece_done(share, part);
             }
         });
     });
@@ -411,7 +417,7 @@ void in_blocks(const Shape& s, size_t channels, const Sink& sink, Work work) {
 // work(row, column) for each block of 8x8 of a matrix, by several threads where it is worth their while.
 template <typename Work>
 void in_squares(const Shape& s, size_t rows, size_t columns, Work work) {
-    parallel(rows * columns < 1024 ? 1 : s.threads, rows / L, [&](int64_t, int64_t from, int64_t to) {
+    parallel(rows * columns < 1024 ? 1 : s.threads, rows / L, SHARES, [&](int64_t, int64_t from, int64_t to) {
         for (size_t row = from * L; row < size_t(to) * L; row += L)
             for (size_t column = 0; column < columns; column += L) work(row, column);
     });
@@ -496,22 +502,26 @@ const float* winograd(const float* filters, const Shape& s, bool backward) {
     return to;
 }
 
-// Matrices of each thread, added up.
+// Matrices of each share, added up in order; fewer shares where the matrices are large.
 class Parts {
   public:
-    Parts(const Shape& s, size_t size) : size(size), all(filters_memory.get(s.threads * size)) {}
-    float* mine(int64_t thread) {
-        float* part = all + thread * size;
+    Parts(size_t size)
+        : shares(size * SHARES <= MOST ? SHARES : FEWEST), size(size), all(filters_memory.get(shares * size)) {}
+    float* begin(int64_t share) {
+        float* part = all + share * size;
         memset(part, 0, size * sizeof(float));
         return part;
     }
-    vec sum(int64_t team, size_t at) const {
+    vec sum(size_t at) const {
         vec found = load(all + at);
-        for (int64_t thread = 1; thread < team; thread++) found += load(all + thread * size + at);
+        for (int64_t share = 1; share < shares; share++) found += load(all + share * size + at);
         return found;
     }
+    const int64_t shares;
 
   private:
+    static constexpr size_t MOST = 1 << 20;  // floats of all matrices
+    static constexpr int64_t FEWEST = 4;
     size_t size;
     float* all;
 };
@@ -525,10 +535,10 @@ void conv3x3(const Shape* shape, const Source* source, const float* weight, int6
     const Shape s = *shape;
     const Tiling t(s);
     const float* filters = winograd(weight, s, backward);
-    Sums sums(*sink, s.out, s.threads);
+    Sums sums(*sink, s.out);
     size_t group = t.group(s), matrix = s.into * s.out;
     with_sink(*sink, [&](auto end, auto summed) {
-        parallel(s.threads, s.n * t.bands, [&](int64_t me, int64_t from, int64_t to) {
+        parallel(s.threads, s.n * t.bands, SHARES, [&](int64_t share, int64_t from, int64_t to) {
             float* band = padded_memory.get((2 * t.band + 2) * t.across() * s.into);
             float* in = left_memory.get(16 * group * s.into);
             float* out = right_memory.get(16 * group * s.out);
@@ -545,7 +555,7 @@ void conv3x3(const Shape* shape, const Source* source, const float* weight, int6
                         multiply(count, in + p * count * s.into, s.into, filters + p * matrix, s.out,
                                  out + p * count * s.out);
                     transform_out<end(), summed()>(t, *sink, image, first, at, count, s.out, out, part);
-                    if (summed()) sums.piece_done(me, part);
+                    if (summed()) sums.piece_done(share, part);
                 }
             }
         });
@@ -558,14 +568,14 @@ void conv3x3_filters_gradient(const Shape* shape, const Source* source, const So
     const Shape s = *shape;
     const Tiling t(s);
     size_t group = t.group(s), matrix = s.into * s.out;
-    Parts parts(s, 16 * matrix);
-    int64_t team = parallel(s.threads, s.n * t.bands, [&](int64_t me, int64_t from, int64_t to) {
+    Parts parts(16 * matrix);
+    parallel(s.threads, s.n * t.bands, parts.shares, [&](int64_t share, int64_t from, int64_t to) {
         size_t rim = (2 * t.band + 2) * t.across();
         float* band = padded_memory.get(rim * (s.into + s.out));
         float* band_out = band + rim * s.into;
         float* in = left_memory.get(16 * group * s.into);
         float* out = right_memory.get(16 * group * s.out);
-        float* mine = parts.mine(me);
+        float* mine = parts.begin(share);
         for (int64_t piece = from; piece < to; piece++) {
             size_t image = piece / t.bands, first = piece % t.bands * t.band;
             size_t last = first + t.band < t.rows ? first + t.band : t.rows;
@@ -587,7 +597,7 @@ void conv3x3_filters_gradient(const Shape* shape, const Source* source, const So
             vec tall[3][4];
             for (int x = 0; x < 4; x++) {
                 vec u[4];
-                for (int y = 0; y < 4; y++) u[y] = parts.sum(team, (y * 4 + x) * matrix + (i + r) * s.out + o);
+                for (int y = 0; y < 4; y++) u[y] = parts.sum((y * 4 + x) * matrix + (i + r) * s.out + o);
                 vec sum = 0.5f * (u[1] + u[2]);
                 tall[0][x] = u[0] + sum, tall[1][x] = 0.5f * (u[1] - u[2]), tall[2][x] = sum + u[3];
             }
@@ -617,9 +627,9 @@ void conv1x1(const Shape* shape, const Source* source, const float* weight, int6
 void conv1x1_filters_gradient(const Shape* shape, const Source* source, const Source* gradient, float* filters) {
     const Shape s = *shape;
     size_t pixels = s.n * s.height * s.width, matrix = s.into * s.out;
-    Parts parts(s, matrix);
-    int64_t team = parallel(s.threads, (pixels + BLOCK - 1) / BLOCK, [&](int64_t me, int64_t from, int64_t to) {
-        float* mine = parts.mine(me);
+    Parts parts(matrix);
+    parallel(s.threads, (pixels + BLOCK - 1) / BLOCK, parts.shares, [&](int64_t share, int64_t from, int64_t to) {
+        float* mine = parts.begin(share);
         for (int64_t block = from; block < to; block++) {
             size_t at = block * BLOCK, count = pixels - at < BLOCK ? pixels - at : BLOCK;
             const float* x = block_of(*source, at, count, s.into, left_memory);
@@ -629,7 +639,7 @@ void conv1x1_filters_gradient(const Shape* shape, const Source* source, const So
     });
     in_squares(s, s.into, s.out, [&](size_t i, size_t o) {
         vec square[L];
-        for (int r = 0; r < L; r++) square[r] = parts.sum(team, (i + r) * s.out + o);
+        for (int r = 0; r < L; r++) square[r] = parts.sum((i + r) * s.out + o);
         turn(reinterpret_cast<const float*>(square), L, filters + o * s.into + i, s.into);
     });
 }
