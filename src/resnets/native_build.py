@@ -55,7 +55,7 @@ class Ways(NamedTuple):
 
 
 class Library(Generic[Opened]):
-    """A source file and what is made of it."""
+    """A source file, with the headers beside it, and what is made of them."""
 
     def __init__(self, source: Path, called: str, ways: Ways, open: Callable[[Path], Opened], salt: str = "") -> None:
         """`open` loads and tests a library, or raises `NotBuiltError`; another `salt` makes another library."""
@@ -86,7 +86,7 @@ class Library(Generic[Opened]):
         return opened, f"compiled for this process; {why or _UNWRITTEN}"
 
     def _key(self, compiler: str) -> str:
-        """The hash of source, compiler, flags and CPU."""
+        """The hash of source, headers, compiler, flags and CPU."""
         try:
             version = subprocess.run([compiler, "--version"], capture_output=True, timeout=_PATIENCE, check=True).stdout
         except (OSError, subprocess.SubprocessError):
@@ -95,7 +95,8 @@ class Library(Generic[Opened]):
         with suppress(OSError):
             lines = Path("/proc/cpuinfo").read_text().splitlines()
             cpu += "".join(sorted({line for line in lines if line.startswith(("flags", "Features", "model name"))}))
-        parts = (self.source.read_bytes(), version, repr(self.ways).encode(), cpu.encode(), self.salt.encode())
+        headers = (path.read_bytes() for path in sorted(self.source.parent.glob("*.h")))
+        parts = (self.source.read_bytes(), *headers, version, repr(self.ways).encode(), cpu.encode(), self.salt.encode())
         return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
 
     def _compile(self, compiler: str, folder: Path) -> tuple[Path, Opened]:
