@@ -1,6 +1,7 @@
 """The kernels against float64, and units run by them against plain PyTorch."""
 
 import copy
+import functools
 import itertools
 
 import pytest
@@ -78,28 +79,36 @@ def check_sinks(run, shape, v):
 SHAPES = [(3, 16, 16, 8, 8), (2, 8, 24, 7, 5), (1, 40, 8, 1, 3), (5, 24, 136, 6, 2), (2, 8, 8, 90, 66)]
 
 
+KINDS = [(1, 1), (3, 1), (1, 2), (3, 2), (7, 2), (5, 3)]  # side and stride
+
+
 @pytest.mark.usefixtures("_threads")
-@pytest.mark.parametrize(("shape", "side"), [*itertools.product(SHAPES, (1, 3))])
-def test_convolutions(shape, side):
+@pytest.mark.parametrize(("shape", "kind"), [*itertools.product(SHAPES, KINDS)])
+def test_convolutions(shape, kind):
     n, into, out, height, width = shape
+    side, stride = kind
     weight = random(out, into, side, side, seed=8) / (side * into**0.5)
     filters = weight.double()
     for source, x in sources(n, into, height, width):
-        y = functional.conv2d(x, filters, padding=side // 2)
-        check_sinks(lambda sink, s=source: KERNELS.conv(s, weight, sink), y.shape, y)
-    for source, g in sources(n, out, height, width):
-        of_x = functional.conv_transpose2d(g, filters, padding=side // 2)
-        check_sinks(lambda sink, s=source: KERNELS.conv(s, weight, sink, backward=True), of_x.shape, of_x)
+        y = functional.conv2d(x, filters, stride=stride, padding=side // 2)
+        check_sinks(lambda sink, s=source: KERNELS.conv(s, weight, sink, stride=stride), y.shape, y)
+    size = height, width
+    for source, g in sources(n, out, *y.shape[2:]):
+        of_x = nn.grad.conv2d_input((n, into, *size), filters, g, stride=stride, padding=side // 2)
+        run = functools.partial(KERNELS.conv, source, weight, stride=stride, back_to=size)
+        check_sinks(run, of_x.shape, of_x)
 
 
 @pytest.mark.usefixtures("_threads")
-@pytest.mark.parametrize(("shape", "side"), [*itertools.product(SHAPES, (1, 3))])
-def test_gradients_of_filters(shape, side):
+@pytest.mark.parametrize(("shape", "kind"), [*itertools.product(SHAPES, KINDS)])
+def test_gradients_of_filters(shape, kind):
     n, into, out, height, width = shape
+    side, stride = kind
     weight = random(out, into, side, side)
-    for (left, x), (right, g) in itertools.product(sources(n, into, height, width), sources(n, out, height, width)):
-        wanted = nn.grad.conv2d_weight(x, weight.shape, g, padding=side // 2)
-        assert error(KERNELS.conv_filters(left, right, weight), wanted) < 1e-6
+    small = ((size + 2 * (side // 2) - side) // stride + 1 for size in (height, width))
+    for (left, x), (right, g) in itertools.product(sources(n, into, height, width), sources(n, out, *small)):
+        wanted = nn.grad.conv2d_weight(x, weight.shape, g, stride=stride, padding=side // 2)
+        assert error(KERNELS.conv_filters(left, right, weight, stride=stride), wanted) < 1e-6
 
 
 @pytest.mark.usefixtures("_threads")

@@ -40,7 +40,7 @@ def test_convolutions_and_their_gradients(threads, side, n, size, into, out):
         act = Source(ACT, x, a=a, d=d)
         y, sums = kernels.conv(act, weight, Sink(ADD, add=g, sums=True))
         back, others = kernels.conv(
-            Source(RAW, g), weight, Sink(MASK, m=x, a=a, d=d, q=x, c=d, sums=True), backward=True
+            Source(RAW, g), weight, Sink(MASK, m=x, a=a, d=d, q=x, c=d, sums=True), back_to=(size, size)
         )
         found.append((y, sums, back, others, kernels.conv_filters(act, Source(RAW, g), weight)))
     for other in found[1:]:

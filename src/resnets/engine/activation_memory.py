@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import weakref
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
@@ -14,8 +14,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from resnets.engine.arena import shared
-from resnets.engine.recompute_unit import passing, recompute_act
-from resnets.engine.runners import choose_runners
+from resnets.engine.recompute_unit import passing
+from resnets.engine.runners import choose_ends, choose_runners
 from resnets.engine.segments import Part
 from resnets.nn import ResNet, build
 from resnets.spec import Spec
@@ -97,8 +97,8 @@ def _count_parameters(module: nn.Module) -> int:
 def _measure_parts(net: ResNet, memory: str, side: int, device: str) -> list[Part]:
     """Run the network forward and backward on real numbers."""
     choices = choose_runners(net, memory, device=device)
-    runs: list[Callable[[Tensor], Tensor]] = [net.stem, *(choice.run for choice in choices)]
-    runs.append(net.last if memory == "fast" else partial(recompute_act, net.last))
+    ends = choose_ends(net, memory, device=device)
+    runs: list[Callable[[Tensor], Tensor]] = [ends.stem, *(choice.run for choice in choices), ends.last]
     live, most, output = [], [], []
     entered: list[int] = []  # the most that was alive before the backward pass of each part, from the last to the first
 
@@ -116,7 +116,7 @@ def _measure_parts(net: ResNet, memory: str, side: int, device: str) -> list[Par
             live.append(counter.live)
             most.append(counter.most)
             output.append(x.nbytes)
-        scores = net.classifier(x.mean((2, 3)))
+        scores = ends.classifier(x.mean((2, 3)))
         del x
         torch.autograd.backward(scores.sum())
         enter(scores)

@@ -16,8 +16,7 @@ from resnets.engine import require_mode
 from resnets.engine.memory_estimate import choose_mode, segments
 from resnets.engine.native.unit import NativeUnit
 from resnets.engine.recompute import Recompute
-from resnets.engine.recompute_unit import recompute_act
-from resnets.engine.runners import Choice, choose_runners
+from resnets.engine.runners import Choice, choose_ends, choose_runners
 from resnets.engine.watch import Watch
 from resnets.errors import UserError
 from resnets.nn import ResNet, Unit
@@ -102,13 +101,16 @@ class Prepared(ResNet):
         leaves_end = any(choice.runner in ("lean", "native") for choice in choices)
         lean = all(choice.runner in ("lean", "native", "plain") for choice in choices) and leaves_end
         lengths = _lengths(net, device) if lean and self.memory == "min" else (len(choices),)
+        ends = choose_ends(net, self.memory, self.compiled, device)
         recognized = [unit for unit, choice in zip(net.units, choices, strict=True) if choice.runner != "plain"]
-        watched = [net, net.units, *net.last.modules(), *(m for unit in recognized for m in _list_read_modules(unit))]
+        read = [part for part, run in zip((net.stem, net.classifier), ends[::2], strict=True) if run is not part]
+        frame = [net, net.units, *(module for part in (*read, net.last) for module in part.modules())]
+        watched = [*frame, *(m for unit in recognized for m in _list_read_modules(unit))]
         self.__dict__.update(
             choices=choices,
             lengths=lengths,
             parts=[*_segments(net.units, choices, lengths)],
-            end=partial(recompute_act if lean else nn.Module.__call__, net.last),
+            ends=ends,
             watch=Watch(watched),
             runs_units=bool(recognized),
         )
@@ -122,10 +124,10 @@ class Prepared(ResNet):
         if not self.runs_units:
             return net(x)
         net.spec.check_images(x.shape)
-        x = net.stem(x)
+        x = self.ends.stem(x)
         for part in self.parts:
             x = part(x)
-        return net.classifier(self.end(x).mean((2, 3)))
+        return self.ends.classifier(self.ends.last(x).mean((2, 3)))
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the runners: they hold compiled code, and are chosen again where a copy or a pickle is made whole."""
@@ -143,7 +145,7 @@ def _list_read_modules(unit: nn.Module) -> list[nn.Module]:
     return [module for module in unit.modules() if module not in called]
 
 
-_CHOSEN = ("choices", "lengths", "parts", "end", "watch", "runs_units")
+_CHOSEN = ("choices", "lengths", "parts", "ends", "watch", "runs_units")
 
 
 def _is_observed() -> bool:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from torch import Tensor
 
 from resnets.engine import recompute_unit as lean
 from resnets.engine.inplace_unit import InplaceUnit
-from resnets.engine.native import unit as native
+from resnets.engine.native import ends as native
+from resnets.engine.native import unit as native_unit
 from resnets.engine.native.build import load
 from resnets.engine.torch_compile import CompiledUnit
 from resnets.nn import ResNet, Unit
@@ -37,6 +39,28 @@ def choose_runners(net: ResNet, memory: str, compiled: bool = False, device: str
     ]
 
 
+class Ends(NamedTuple):
+    """How the parts around the units are run."""
+
+    stem: Callable[[Tensor], Tensor]
+    last: Callable[[Tensor], Tensor]
+    classifier: Callable[[Tensor], Tensor]
+
+
+def choose_ends(net: ResNet, memory: str, compiled: bool = False, device: str = "cpu") -> Ends:
+    """The runners of the stem, the last activation and the classifier: themselves where they were changed."""
+    last = net.last if memory == "fast" or compiled else partial(lean.recompute_act, net.last)
+    kernels = load().kernels if device == "cpu" and not compiled else None
+    if kernels is None:
+        return Ends(net.stem, last, net.classifier)
+    changes = find_part_changes(net)
+    return Ends(
+        net.stem if changes.stem else native.NativeStem(net.stem, kernels),
+        last if changes.frame else native.choose_act(net.last, kernels),
+        native.NativeClassifier(net.classifier, kernels) if native.is_plain_linear(net.classifier) else net.classifier,
+    )
+
+
 _BEFORE = ((), ("relu",), ("bn", "relu"))
 _LAST = ((), ("bn",), ("bn", "relu"))
 _AFTER = ((), ("relu",), ("bn", "relu"))
@@ -56,8 +80,8 @@ def choose(unit: Unit, memory: str, compiled: bool = False, device: str = "cpu")
         return Choice(CompiledUnit(unit), "compiled", "torch.compile, once for each kind of unit")
     if device == "cpu" and not compiled and not (custom and memory == "min"):
         loaded = load()
-        if loaded.kernels is not None and native.fits(unit) is None:
-            return Choice(native.NativeUnit(unit, loaded.kernels), "native", "kernels of our own, as lean as lean")
+        if loaded.kernels is not None and native_unit.fits(unit) is None:
+            return Choice(native_unit.NativeUnit(unit, loaded.kernels), "native", "kernels of our own, as lean as lean")
     if custom:
         why = "may have side effects, so PyTorch runs it"
         return Choice(unit, "plain", f"the shortcut {unit.spec.shortcut.kind} is registered by a user, and {why}")

@@ -40,25 +40,32 @@ class Step(NamedTuple):
     conv: nn.Conv2d
     bn: nn.BatchNorm2d | None
     relu: bool
-    native: bool  # or by PyTorch's convolution, between passes of ours
 
 
 @dataclass(frozen=True)
 class Branch:
-    """F of a unit, and how it ends: r, h + r, ReLU(h + BN(r)) (the original unit), or h + ReLU(BN(r))."""
+    """Convolutions behind their activations, and how they end: r, h + r, or with a BN behind the last of them
+    BN(r), ReLU(BN(r)), h + BN(r), h + ReLU(BN(r)), ReLU(h + BN(r)) (the original unit). Without steps r is x.
+    """
 
     kernels: Kernels
     steps: list[Step]
-    adds: bool  # h is added here
+    adds: bool = False  # h is added here
     tail: nn.BatchNorm2d | None = None
-    relu_first: bool = False
+    relu: str = ""  # "first" on BN(r), "last" on the sum
+    times: float = 1.0  # what multiplies r; ReLU is not "first" then
 
     @property
     def norms(self) -> list[nn.BatchNorm2d | None]:
         """In the order in which a map meets them."""
         return [step.bn for step in self.steps] + ([] if self.tail is None else [self.tail])
 
-    def __call__(self, x: Tensor, sums: Tensor | None, h: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    def scale(self, step: int, weight: Tensor) -> Tensor:
+        """The filters of a step, or their gradient, by what multiplies r if the step is what r ends with."""
+        ends = self.times != 1 and self.tail is None and step + 1 == len(self.steps)
+        return weight * self.times if ends else weight
+
+    def __call__(self, x: Tensor, sums: Tensor | None = None, h: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         """The end of the branch, and its sums for a BN behind it. `sums` are those of x, where they are known."""
         parameters = [step.conv.weight for step in self.steps]
         parameters += [p for bn in self.norms if bn is not None for p in (bn.weight, bn.bias)]
@@ -82,18 +89,19 @@ class _Run(torch.autograd.Function):
             behind = steps[i + 1].bn if i + 1 < len(steps) else branch.tail
             last = i + 1 == len(steps) and branch.tail is None
             sink = Sink(ADD, add=h, sums=True) if last and h is not None else Sink(sums=behind is not None)
-            y, sums = _convolve(kernels, step, _activate(step, y, norms[-1]), sink)
+            weight = branch.scale(i, step.conv.weight)
+            y, sums = kernels.conv(_activate(step, y, norms[-1]), weight, sink, stride=step.conv.stride[0])
         if branch.tail is not None:
-            assert h is not None
             maps.append(y)
-            norm = _normalize(kernels, branch.tail, y, sums)
+            norm = _normalize(kernels, branch.tail, y, sums, branch.times)
             norms.append(norm)
-            way, end = (ACT, ADD) if branch.relu_first else (AFFINE, ADD_RELU)
+            way = ACT if branch.relu == "first" else AFFINE
+            end = PLAIN if h is None else ADD_RELU if branch.relu == "last" else ADD
             y, sums = kernels.transform(Source(way, y, a=norm.a, d=norm.d), Sink(end, add=h))
         ctx.branch, ctx.same, ctx.maps = branch, same, len(maps)
-        ended = [y] if branch.tail is not None and not branch.relu_first else []
+        ended = [y] if branch.relu == "last" else []
         statistics = [tensor for norm in norms if norm is not None for tensor in norm]
-        ctx.save_for_backward(*maps, *statistics, *ended, *(step.conv.weight for step in steps))
+        ctx.save_for_backward(*maps, *statistics, *(step.conv.weight for step in steps), *ended)
         if sums is not None:
             ctx.mark_non_differentiable(sums)
         return y, sums
@@ -104,25 +112,35 @@ class _Run(torch.autograd.Function):
         branch: Branch = ctx.branch
         kernels, steps = branch.kernels, branch.steps
         saved = list(ctx.saved_tensors)  # asked for once, as checkpointing wants it
-        maps, weights, rest = saved[: ctx.maps], saved[-len(steps) :], iter(saved[ctx.maps :])
+        maps, rest = saved[: ctx.maps], iter(saved[ctx.maps :])
         norms = [Normalized(*islice(rest, 4)) if bn is not None else None for bn in branch.norms]
+        weights = list(islice(rest, len(steps)))
         whole = grad.contiguous(memory_format=_LAST)  # what goes to h
         gradient = Source(RAW, whole)
         of_norms: list[Tensor] = []
         if branch.tail is not None:
             c, norm = maps.pop(), norms.pop()
             assert norm is not None
-            mask = Sink(MASK, m=c, a=norm.a, d=norm.d, q=c, c=norm.c, sums=True)
-            if not branch.relu_first:  # ReLU stands behind the addition
-                mask = Sink(MASK, m=next(rest), q=c, c=norm.c, sums=True)
-            g, sums = kernels.transform(gradient, mask)
-            whole = whole if branch.relu_first else g
-            gradient, of_norms = _norm_back(kernels, branch.tail, norm, (g, sums), c)
+            sink = Sink(PLAIN, q=c, c=norm.c, sums=True)
+            if branch.relu == "first":
+                sink = Sink(MASK, m=c, a=norm.a, d=norm.d, q=c, c=norm.c, sums=True)
+            elif branch.relu == "last":
+                sink = Sink(MASK, m=next(rest), q=c, c=norm.c, sums=True)
+            g, sums = kernels.transform(gradient, sink, keep=sink.end == MASK)
+            if sink.end == PLAIN:
+                g = whole
+            whole = g if branch.relu == "last" else whole
+            gradient, of_norms = _norm_back(kernels, branch.tail, norm, (g, sums), c, branch.times)
         of_weights: list[Tensor] = []
         while maps:
-            step, x, norm, weight = steps[len(maps) - 1], maps.pop(), norms.pop(), weights.pop()
-            g, sums, of_weight = _convolve_back(kernels, step, _activate(step, x, norm), gradient, weight)
-            of_weights.insert(0, of_weight)
+            at = len(maps) - 1
+            step, x, norm, weight = steps[at], maps.pop(), norms.pop(), weights.pop()
+            activated = _activate(step, x, norm)
+            of_weight = kernels.conv_filters(activated, gradient, weight, stride=step.conv.stride[0])
+            of_weights.insert(0, branch.scale(at, of_weight))
+            if not maps and step.bn is None and not ctx.needs_input_grad[2]:  # images
+                return None, None, None, whole if branch.adds and not ctx.same else None, *of_weights, *of_norms
+            g, sums = _convolve_back(kernels, step, activated, gradient, branch.scale(at, weight))
             gradient = Source(RAW, g)
             if step.bn is not None and norm is not None:
                 gradient, found = _norm_back(kernels, step.bn, norm, (g, sums), x)
@@ -130,24 +148,32 @@ class _Run(torch.autograd.Function):
         adds = ctx.same and branch.adds
         of_x = gradient.x
         if gradient.way == LINEAR or adds:
-            of_x, _ = kernels.transform(gradient, Sink(ADD, add=whole) if adds else Sink(), over=True)
+            ours = gradient.x is not whole and gradient.x is not grad  # and may be written over
+            of_x, _ = kernels.transform(gradient, Sink(ADD, add=whole) if adds else Sink(), over=ours)
         return None, None, of_x, None if ctx.same or not branch.adds else whole, *of_weights, *of_norms
 
 
-def _normalize(kernels: Kernels, bn: nn.BatchNorm2d, x: Tensor, sums: Tensor | None) -> Normalized:
+def _normalize(
+    kernels: Kernels, bn: nn.BatchNorm2d, x: Tensor, sums: Tensor | None, times: float = 1.0
+) -> Normalized:
     if sums is None:
         _, sums = kernels.transform(Source(RAW, x), Sink(sums=True), keep=False)
     assert sums is not None
-    return kernels.norm_forward(bn, sums, x.numel() // x.shape[1])
+    return kernels.norm_forward(bn, sums, x.numel() // x.shape[1], times)
 
 
 def _norm_back(
-    kernels: Kernels, bn: nn.BatchNorm2d, norm: Normalized, passing: tuple[Tensor, Tensor | None], x: Tensor
+    kernels: Kernels,
+    bn: nn.BatchNorm2d,
+    norm: Normalized,
+    passing: tuple[Tensor, Tensor | None],
+    x: Tensor,
+    times: float = 1.0,
 ) -> tuple[Source, list[Tensor]]:
     """The gradient in front of BN, to be computed where it is read, and those of gamma and beta."""
     g, sums = passing
     assert sums is not None
-    gamma, beta, a, b, d = kernels.norm_backward(bn, norm, sums, x.numel() // x.shape[1])
+    gamma, beta, a, b, d = kernels.norm_backward(bn, norm, sums, x.numel() // x.shape[1], times)
     return Source(LINEAR, g, x, a, b, norm.c, d), [gamma, beta]
 
 
@@ -158,36 +184,13 @@ def _activate(step: Step, x: Tensor, norm: Normalized | None) -> Source:
     return Source(ACT, x, a=norm.a, c=norm.c, d=norm.d)
 
 
-def _convolve(kernels: Kernels, step: Step, source: Source, sink: Sink) -> tuple[Tensor, Tensor | None]:
-    if step.native:
-        return kernels.conv(source, step.conv.weight, sink)
-    y = torch.conv2d(_whole(kernels, source), step.conv.weight, None, step.conv.stride, step.conv.padding)
-    y = y.contiguous(memory_format=_LAST)
-    if sink.end == PLAIN:
-        return y, kernels.transform(Source(RAW, y), sink, keep=False)[1] if sink.sums else None
-    return kernels.transform(Source(RAW, y), sink)
-
-
 def _convolve_back(
     kernels: Kernels, step: Step, source: Source, gradient: Source, weight: Tensor
-) -> tuple[Tensor, Tensor | None, Tensor]:
-    """The gradient in front of a step's ReLU (where it has one), its sums for BN, and the filters' gradient."""
+) -> tuple[Tensor, Tensor | None]:
+    """The gradient in front of a step's ReLU (where it has one), and its sums for BN."""
     mask = Sink()
     if source.way != RAW:
         bn = step.bn is not None
         mask = Sink(MASK, m=source.x, a=source.a, d=source.d, q=source.x if bn else None, c=source.c, sums=bn)
-    if step.native:
-        of_weight = kernels.conv_filters(source, gradient, weight)
-        return *kernels.conv(gradient, weight, mask, backward=True), of_weight
-    conv = step.conv
-    g, of_weight, _ = torch.ops.aten.convolution_backward(
-        _whole(kernels, gradient), _whole(kernels, source), weight, None, conv.stride, conv.padding, (1, 1), False,
-        (0, 0), 1, (True, True, False),
-    )  # fmt: skip
-    g = g.contiguous(memory_format=_LAST)
-    return *(kernels.transform(Source(RAW, g), mask) if mask.end == MASK else (g, None)), of_weight
-
-
-def _whole(kernels: Kernels, source: Source) -> Tensor:
-    """A source as a map in memory."""
-    return source.x if source.way == RAW else kernels.transform(source, Sink())[0]
+    height, width = source.x.shape[2:]
+    return kernels.conv(gradient, weight, mask, stride=step.conv.stride[0], back_to=(height, width))

@@ -65,11 +65,12 @@ def _compute_correctly(kernels: Kernels) -> bool:
         return torch.randn(shape, generator=generator).contiguous(memory_format=torch.channels_last)
 
     x, h, a, d = random(2, 8, 5, 6), random(2, 24, 5, 6), *torch.randn(2, 8, generator=generator)
-    for side in (1, 3):
+    activated = torch.relu(a.view(-1, 1, 1) * x + d.view(-1, 1, 1))
+    for side, stride in ((1, 1), (3, 1), (3, 2)):
         weight = random(24, 8, side, side)
-        y, _ = kernels.conv(Source(ACT, x, a=a, d=d), weight, Sink(ADD, add=h))
-        activated = torch.relu(a.view(-1, 1, 1) * x + d.view(-1, 1, 1))
-        expected = torch.nn.functional.conv2d(activated, weight, padding=side // 2) + h
+        add = h[:, :, ::stride, ::stride].contiguous(memory_format=torch.channels_last)
+        y, _ = kernels.conv(Source(ACT, x, a=a, d=d), weight, Sink(ADD, add=add), stride=stride)
+        expected = torch.nn.functional.conv2d(activated, weight, stride=stride, padding=side // 2) + add
         if not torch.allclose(y, expected, rtol=1e-4, atol=1e-4):
             return False
     return True

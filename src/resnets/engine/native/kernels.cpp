@@ -3,13 +3,15 @@
 // A convolution here reads its input through a Source (raw, BN-ReLU, or BN's backward, computed on the way in) and
 // leaves its output through a Sink (plus the shortcut, or masked by ReLU, with the sums that the next BN wants), so that
 // a map travels through memory as seldom as can be. 3x3 convolutions use Winograd's F(2x2, 3x3): 16 products for four
-// pixels instead of 36, with an error like that of the direct sum. 1x1 convolutions are products of matrices.
+// pixels instead of 36, with an error like that of the direct sum. 1x1 convolutions are products of matrices. Any other
+// convolution (the first one, those with a stride) copies what a filter sees side by side, and is such a product then.
 //
 // Pointers come in through ctypes, so no header of PyTorch is needed. The order of every sum follows from the shapes alone:
 // the result is the same on any number of threads. Channels are multiples of 8.
 
 #include "vectors.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -38,8 +40,10 @@ struct Sink {
     double* sums;
 };
 
+// `into` channels are read and `out` are written; height and width are those of a convolution's input, also where the
+// gradient of that input is made.
 struct Shape {
-    int64_t n, height, width, into, out, threads;
+    int64_t n, height, width, into, out, threads, side, stride, padding;
 };
 
 }  // extern "C"
@@ -130,22 +134,60 @@ void with_sink(const Sink& s, Work work) {
     }
 }
 
+// How many images are one piece of work: enough to fill a group, but no more than leave work for several threads.
+inline size_t images_together(const Shape& s, size_t group, size_t of_one) {
+    size_t wanted = (group + of_one - 1) / of_one, most = s.n / 4;
+    return wanted < most ? wanted : most ? most : 1;
+}
+
 // --- 3x3: Winograd's F(2x2, 3x3) ------------------------------------------------------------------
 
-// A map is cut into tiles of 2x2 pixels, their rows into bands: a band with its rim fits into the second cache.
+// A map is cut into tiles of 2x2 pixels, their rows into bands: a band with its rim fits into the second cache. Several
+// small images are one piece of work, so that their filters are read once for all of them.
 struct Tiling {
-    size_t height, width, rows, columns, band, bands;
+    size_t height, width, rows, columns, band, bands, images, pieces, group;
     Tiling(const Shape& s)
         : height(s.height), width(s.width), rows((height + 1) / 2), columns((width + 1) / 2) {
-        size_t most = 32768 / (2 * (2 * columns + 2) * s.into);
+        size_t most = (s.into >= 256 ? 65536 : 32768) / (2 * (2 * columns + 2) * s.into);
         bands = most ? (rows + most - 1) / most : rows;
         band = (rows + bands - 1) / bands;
         bands = (rows + band - 1) / band;
+        // Tiles worked on at once: few, so that they stay in the first cache, more where the filters leave it anyway.
+        size_t wide = s.into > s.out ? s.into : s.out, cap = wide >= 256 ? 96 : wide >= 128 ? 24 : 12;
+        images = bands > 1 ? 1 : images_together(s, cap, rows * columns);
+        pieces = bands > 1 ? s.n * bands : (s.n + images - 1) / images;
+        size_t tiles = images * band * columns, groups = (tiles + cap - 1) / cap;
+        group = (tiles + groups - 1) / groups;
     }
     size_t across() const { return 2 * columns + 2; }  // pixels in a row with its rim
-    // Tiles worked on at once: few, so that they stay in the first cache, more where the filters leave it anyway.
-    static size_t group(const Shape& s) { return s.into >= 128 || s.out >= 128 ? 24 : 12; }
 };
+
+// Tiles of a band that were transformed one behind the other.
+struct Run {
+    size_t image, row, first, count;
+};
+
+// take(run, into the band's memory) for the tiles of a piece in order, and done(count, runs) for each full group and the rest.
+template <typename Fill, typename Take, typename Done>
+void in_groups(const Tiling& t, const Shape& s, size_t piece, Fill fill, Take take, Done done) {
+    const size_t first = piece % t.bands * t.band, last = std::min(first + t.band, t.rows);
+    const size_t image = t.bands > 1 ? piece / t.bands : piece * t.images, tiles = (last - first) * t.columns;
+    std::vector<Run> runs;
+    size_t have = 0;
+    for (size_t i = image; i < image + t.images && i < size_t(s.n); i++) {
+        fill(i, first, last);
+        for (size_t at = 0; at < tiles;) {
+            Run run{i, first, at, std::min(tiles - at, t.group - have)};
+            take(run, have);
+            runs.push_back(run);
+            at += run.count, have += run.count;
+            if (have < t.group) continue;
+            done(have, runs);
+            runs.clear(), have = 0;
+        }
+    }
+    if (have) done(have, runs);
+}
 
 // The rows of tiles first to last with a rim of zeros, as they come in.
 void fill(const Tiling& t, const Source& s, size_t image, size_t first, size_t last, size_t channels, float* to) {
@@ -173,11 +215,11 @@ struct Walk {
     }
 };
 
-// B' d B of `count` tiles from number `first` of a band on, as 16 matrices [count][channels].
-void transform_in(const Tiling& t, const float* band, size_t first, size_t count, size_t channels, float* to) {
-    size_t across = t.across() * channels, step = count * channels;
-    Walk tile(t, first);
-    for (size_t i = 0; i < count; i++, tile.next()) {
+// B' d B of the tiles of a run, as 16 matrices [group][channels].
+void transform_in(const Tiling& t, const float* band, const Run& run, size_t channels, float* to) {
+    size_t across = t.across() * channels, step = spaced(t.group * channels);
+    Walk tile(t, run.first);
+    for (size_t i = 0; i < run.count; i++, tile.next()) {
         const float* corner = band + tile.row * 2 * across + tile.column * 2 * channels;
         for (size_t c = 0; c < channels; c += L, to += L, corner += L) {
             vec d[4][4];
@@ -199,13 +241,12 @@ void transform_in(const Tiling& t, const float* band, size_t first, size_t count
 
 // A' m A of each tile goes out.
 template <int END, bool SUMS>
-void transform_out(const Tiling& t, const Sink& sink, size_t image, size_t first_row, size_t first, size_t count,
-                   size_t channels, const float* from, float* sums) {
-    size_t step = count * channels, below = t.width * channels;
-    Walk tile(t, first);
-    for (size_t i = 0; i < count; i++, tile.next()) {
-        size_t y = 2 * (first_row + tile.row), x = 2 * tile.column;
-        size_t to = ((image * t.height + y) * t.width + x) * channels;
+void transform_out(const Tiling& t, const Sink& sink, const Run& run, size_t channels, const float* from, float* sums) {
+    size_t step = spaced(t.group * channels), below = t.width * channels;
+    Walk tile(t, run.first);
+    for (size_t i = 0; i < run.count; i++, tile.next()) {
+        size_t y = 2 * (run.row + tile.row), x = 2 * tile.column;
+        size_t to = ((run.image * t.height + y) * t.width + x) * channels;
         bool low = y + 1 < t.height, right = x + 1 < t.width;
         for (size_t c = 0; c < channels; c += L, from += L, to += L) {
             vec m[2][4];
@@ -223,11 +264,11 @@ void transform_out(const Tiling& t, const Sink& sink, size_t image, size_t first
     }
 }
 
-// A g A' of each tile of the gradient, as 16 matrices [count][channels]; `band` has a rim.
-void transform_gradient(const Tiling& t, const float* band, size_t first, size_t count, size_t channels, float* to) {
-    size_t across = t.across() * channels, step = count * channels;
-    Walk tile(t, first);
-    for (size_t i = 0; i < count; i++, tile.next()) {
+// A g A' of each tile of the gradient, as 16 matrices [group][channels]; `band` has a rim.
+void transform_gradient(const Tiling& t, const float* band, const Run& run, size_t channels, float* to) {
+    size_t across = t.across() * channels, step = spaced(t.group * channels);
+    Walk tile(t, run.first);
+    for (size_t i = 0; i < run.count; i++, tile.next()) {
         const float* corner = band + (tile.row * 2 + 1) * across + (tile.column * 2 + 1) * channels;
         for (size_t c = 0; c < channels; c += L, to += L, corner += L) {
             vec p = load(corner), q = load(corner + channels);
@@ -251,7 +292,7 @@ constexpr size_t BLOCK = 48;  // pixels at once, and between sums in double
 // A block of pixels as they come in: where they lie, or in a thread's own memory.
 const float* block_of(const Source& s, size_t pixel, size_t count, size_t channels, Scratch& memory) {
     if (s.way == RAW) return s.x + pixel * channels;
-    float* block = memory.get(BLOCK * channels);
+    float* block = memory.get(count * channels);
     fetch(s, pixel, count, channels, block);
     return block;
 }
@@ -277,15 +318,51 @@ void in_blocks(const Shape& s, size_t channels, const Sink& sink, Work work) {
     sums.finish();
 }
 
+// work(share, position, channel) for each eight channels of each pixel of maps with `into` channels.
+template <typename Work>
+void with_pixels(const Shape& s, Work work) {
+    parallel(s.threads, s.n * s.height * s.width, SHARES, [&](int64_t share, int64_t from, int64_t to) {
+        for (int64_t pixel = from; pixel < to; pixel++)
+            for (int64_t c = 0; c < s.into; c += L) work(share, pixel * s.into + c, c);
+    });
+}
+
+// e^x of numbers up to 87 in size: 2^n by the exponent's bits, times a polynomial (Cephes) of the rest.
+inline vec exponential(vec x) {
+    const vec n = round_down(x * 1.44269504f + 0.5f);
+    vec rest = x - n * 0.693359375f + n * 2.12194440e-4f, y{};
+    for (float c : {1.9875691500e-4f, 1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f, 1.6666665459e-1f, 5.0000001201e-1f})
+        y = y * rest + c;
+    y = y * rest * rest + rest + 1.0f;
+    return y * (vec)((__builtin_convertvector(n, ints) + 127) << 23);
+}
+
+inline vec sigmoid(vec x) {
+    x = x < -80.0f ? (vec{} - 80.0f) : x > 80.0f ? (vec{} + 80.0f) : x;
+    return 1.0f / (1.0f + exponential(-x));
+}
+
 // --- filters --------------------------------------------------------------------------------------
 
 // work(row, column) for each block of 8x8 of a matrix, by several threads where it is worth their while.
 template <typename Work>
 void in_squares(const Shape& s, size_t rows, size_t columns, Work work) {
-    parallel(rows * columns < 1024 ? 1 : s.threads, rows / L, SHARES, [&](int64_t, int64_t from, int64_t to) {
+    parallel(rows * columns < 4096 ? 1 : s.threads, rows / L, SHARES, [&](int64_t, int64_t from, int64_t to) {
         for (size_t row = from * L; row < size_t(to) * L; row += L)
             for (size_t column = 0; column < columns; column += L) work(row, column);
     });
+}
+
+// to[j][i] = from[i][j], `to` in panels of `rows` rows; also of matrices that are no multiple of 8 high
+void pack_turned(const Shape& s, const float* from, size_t rows, size_t columns, float* to) {
+    if (rows >= L)
+        in_squares(s, columns, rows / L * L, [&](size_t column, size_t row) {
+            float* at = to + in_panels(row, column, rows, columns);
+            turn(from + column * rows + row, rows, at, in_panels(row + 1, column, rows, columns) - in_panels(row, column, rows, columns));
+        });
+    for (size_t row = rows / L * L; row < rows; row++)
+        for (size_t column = 0; column < columns; column++)
+            to[in_panels(row, column, rows, columns)] = from[column * rows + row];
 }
 
 // 1x1 filters [out][in] as a matrix [in][out], or [out][in] for the gradient of the input, in panels.
@@ -298,10 +375,7 @@ const float* pointwise(const float* filters, const Shape& s, bool backward) {
                 store(to + in_panels(r, column, k, columns), load(filters + r * columns + column));
         });
     else
-        in_squares(s, columns, k, [&](size_t column, size_t row) {
-            float* at = to + in_panels(row, column, k, columns);
-            turn(filters + column * k + row, k, at, in_panels(1, column, k, columns) - in_panels(0, column, k, columns));
-        });
+        pack_turned(s, filters, k, columns, to);
     return to;
 }
 
@@ -313,7 +387,7 @@ inline void spread(vec w0, vec w1, vec w2, vec* to, size_t apart) {
 
 // 3x3 filters [out][3][3][in] as 16 such matrices; for the gradient of the input they are turned around.
 const float* winograd(const float* filters, const Shape& s, bool backward) {
-    const size_t k = s.into, columns = s.out, matrix = k * columns;
+    const size_t k = s.into, columns = s.out, matrix = spaced(k * columns);
     const size_t out = backward ? k : columns, into = backward ? columns : k;
     float* to = filters_memory.get(16 * matrix);
     in_squares(s, out, into, [&](size_t o, size_t i) {
@@ -340,6 +414,133 @@ const float* winograd(const float* filters, const Shape& s, bool backward) {
                 turn(reinterpret_cast<const float*>(square[p]), L, to + p * matrix + at, next);
     });
     return to;
+}
+
+// --- any other convolution: patches side by side ---------------------------------------------------
+
+// One dimension of a convolution: result i lies at first + every i, and reads `taps` pixels from start + step i on.
+struct Reach {
+    int64_t count, first, every, start, step, taps;
+};
+
+Reach reach_forward(int64_t size, const Shape& s) {
+    return {(size + 2 * s.padding - s.side) / s.stride + 1, 0, 1, -s.padding, s.stride, s.side};
+}
+
+// The gradient of the pixels that lie alike towards the stride reads every tap of one phase, the last tap first.
+Reach reach_backward(int64_t size, const Shape& s, int64_t phase) {
+    int64_t taps = phase < s.side ? (s.side - 1 - phase) / s.stride + 1 : 0;
+    int64_t first = ((phase - s.padding) % s.stride + s.stride) % s.stride;
+    int64_t count = first < size ? (size - first + s.stride - 1) / s.stride : 0;
+    return {count, first, s.stride, (first + s.padding - phase) / s.stride - (taps - 1), 1, taps};
+}
+
+// The patches of a map that the results of two reaches read.
+struct Patches {
+    Reach down, right;
+    int64_t height, width;  // of the map that is read
+    size_t channels;
+
+    size_t length() const { return down.taps * right.taps * channels; }
+    size_t results() const { return down.count * right.count; }
+    size_t across() const { return right.count && right.taps ? right.step * (right.count - 1) + right.taps : 0; }
+    // Rows of results whose pixels fit into the second cache.
+    int64_t band() const {
+        if (!across()) return down.count;
+        int64_t rows = int64_t((channels >= 256 ? 131072 : 32768) / (across() * channels)) - down.taps;
+        return rows > 0 ? rows / down.step + 1 : 1;
+    }
+    size_t room(int64_t rows) const { return (down.step * (rows - 1) + down.taps) * across() * channels + L; }
+
+    // What the rows of results first to last read, as it comes in, with zeros around it.
+    void fill(const Source& s, size_t image, int64_t first, int64_t last, float* to) const {
+        const size_t row = across() * channels;
+        const int64_t left = right.start < 0 ? -right.start : 0, from = right.start < 0 ? 0 : right.start;
+        const int64_t end = right.start + int64_t(across()) < width ? right.start + int64_t(across()) : width;
+        for (int64_t i = 0; i < down.step * (last - first - 1) + down.taps; i++, to += row) {
+            int64_t y = down.start + down.step * first + i;
+            if (y < 0 || y >= height || end <= from) {
+                memset(to, 0, row * sizeof(float));
+                continue;
+            }
+            memset(to, 0, left * channels * sizeof(float));
+            fetch(s, (image * height + y) * width + from, end - from, channels, to + left * channels);
+            size_t done = (left + end - from) * channels;
+            memset(to + done, 0, (row - done) * sizeof(float));
+        }
+    }
+
+    // The patches of `count` results from number `first` of a band on; a few floats behind the last are written too.
+    void gather(const float* band, size_t first, size_t count, float* to) const {
+        const size_t line = right.taps * channels, row = across() * channels;
+        size_t y = first / right.count, x = first % right.count;
+        for (size_t i = 0; i < count; i++, to += length()) {
+            const float* from = band + down.step * y * row + right.step * x * channels;
+            float* at = to;
+            for (int64_t tap = 0; tap < down.taps; tap++, at += line, from += row)
+                for (size_t c = 0; c < line; c += L) store(at + c, load(from + c));
+            if (++x == size_t(right.count)) x = 0, y++;
+        }
+    }
+};
+
+// How the results of patches are cut into pieces of work: bands of an image, or several small images.
+struct Cut {
+    int64_t rows, band, bands, images, pieces;
+    size_t group;  // patches that are multiplied at once
+    Cut(const Shape& s, int64_t rows, int64_t columns, int64_t band, size_t length) : rows(rows), band(std::min(band, rows)) {
+        bands = (rows + this->band - 1) / this->band;
+        const size_t most = length * s.out >= 1 << 18 ? 2 * BLOCK : BLOCK;
+        images = bands > 1 ? 1 : images_together(s, most, rows * columns);
+        pieces = bands > 1 ? s.n * bands : (s.n + images - 1) / images;
+        const size_t all = images * this->band * columns, groups = (all + most - 1) / most;
+        group = (all + groups - 1) / groups;
+    }
+};
+
+// Where a result lies: its image, and its number in the band.
+struct Place {
+    size_t image, number;
+};
+
+// done(patches, how many, place of the first) for the patches of a piece, group by group.
+template <typename Done>
+void gather_piece(const Shape& s, const Cut& cut, const Patches& patches, const Source& source, int64_t piece, Done done) {
+    const int64_t first = piece % cut.bands * cut.band, last = std::min(first + cut.band, patches.down.count);
+    if (first >= last) return;
+    const size_t length = patches.length(), results = (last - first) * patches.right.count;
+    const size_t image = cut.bands > 1 ? piece / cut.bands : piece * cut.images;
+    float* band = padded_memory.get(patches.room(cut.band));
+    float* to = left_memory.get(cut.group * length + L);
+    size_t have = 0;
+    Place begin{image, 0};
+    for (size_t i = image; i < image + cut.images && i < size_t(s.n); i++) {
+        patches.fill(source, i, first, last, band);
+        for (size_t at = 0; at < results;) {
+            if (!have) begin = {i, at};
+            const size_t count = std::min(results - at, cut.group - have);
+            patches.gather(band, at, count, to + have * length);
+            at += count, have += count;
+            if (have < cut.group) continue;
+            done(to, have, begin);
+            have = 0;
+        }
+    }
+    if (have) done(to, have, begin);
+}
+
+// Filters [out][side][side][in] as the matrix by which the patches of a phase are multiplied, for the input's gradient.
+void pack_phase(const Shape& s, const float* filters, const Patches& patches, int64_t down, int64_t right, float* to) {
+    const size_t rows = patches.length(), columns = s.out, channels = s.into;
+    parallel(rows * columns < 4096 ? 1 : s.threads, rows, SHARES, [&](int64_t, int64_t from, int64_t until) {
+        for (size_t row = from; row < size_t(until); row++) {
+            size_t tap = row / channels, o = row % channels;
+            size_t y = down + s.stride * (patches.down.taps - 1 - tap / patches.right.taps);
+            size_t x = right + s.stride * (patches.right.taps - 1 - tap % patches.right.taps);
+            const float* w = filters + ((o * s.side + y) * s.side + x) * columns;
+            for (size_t c = 0; c < columns; c += L) store(to + in_panels(row, c, rows, columns), load(w + c));
+        }
+    });
 }
 
 // Matrices of each share, added up in order; fewer shares where the matrices are large.
@@ -376,28 +577,29 @@ void conv3x3(const Shape* shape, const Source* source, const float* weight, int6
     const Tiling t(s);
     const float* filters = winograd(weight, s, backward);
     Sums sums(*sink, s.out);
-    size_t group = t.group(s), matrix = s.into * s.out;
+    const size_t matrix = spaced(s.into * s.out), left = spaced(t.group * s.into), right = spaced(t.group * s.out);
     with_sink(*sink, [&](auto end, auto summed) {
-        parallel(s.threads, s.n * t.bands, SHARES, [&](int64_t share, int64_t from, int64_t to) {
+        parallel(s.threads, t.pieces, SHARES, [&](int64_t share, int64_t from, int64_t to) {
             float* band = padded_memory.get((2 * t.band + 2) * t.across() * s.into);
-            float* in = left_memory.get(16 * group * s.into);
-            float* out = right_memory.get(16 * group * s.out);
+            float* in = left_memory.get(16 * left);
+            float* out = right_memory.get(16 * right);
             float* part = sums.begin();
-            for (int64_t piece = from; piece < to; piece++) {
-                size_t image = piece / t.bands, first = piece % t.bands * t.band;
-                size_t last = first + t.band < t.rows ? first + t.band : t.rows;
+            auto fill_band = [&](size_t image, size_t first, size_t last) {
                 fill(t, *source, image, first, last, s.into, band);
-                size_t tiles = (last - first) * t.columns;
-                for (size_t at = 0; at < tiles; at += group) {
-                    size_t count = tiles - at < group ? tiles - at : group;
-                    transform_in(t, band, at, count, s.into, in);
-                    for (int p = 0; p < 16; p++)
-                        multiply(count, in + p * count * s.into, s.into, filters + p * matrix, s.out,
-                                 out + p * count * s.out);
-                    transform_out<end(), summed()>(t, *sink, image, first, at, count, s.out, out, part);
-                    if (summed()) sums.piece_done(share, part);
+            };
+            auto take = [&](const Run& run, size_t at) { transform_in(t, band, run, s.into, in + at * s.into); };
+            auto done = [&](size_t count, const std::vector<Run>& runs) {
+                for (int p = 0; p < 16; p++)
+                    multiply(count, in + p * left, s.into, filters + p * matrix, s.out,
+                             out + p * right);
+                const float* made = out;
+                for (const Run& run : runs) {
+                    transform_out<end(), summed()>(t, *sink, run, s.out, made, part);
+                    made += run.count * s.out;
                 }
-            }
+                if (summed()) sums.piece_done(share, part);
+            };
+            for (int64_t piece = from; piece < to; piece++) in_groups(t, s, piece, fill_band, take, done);
         });
     });
     sums.finish();
@@ -407,29 +609,28 @@ void conv3x3(const Shape* shape, const Source* source, const float* weight, int6
 void conv3x3_filters_gradient(const Shape* shape, const Source* source, const Source* gradient, float* filters) {
     const Shape s = *shape;
     const Tiling t(s);
-    size_t group = t.group(s), matrix = s.into * s.out;
+    const size_t matrix = spaced(s.into * s.out), left = spaced(t.group * s.into), right = spaced(t.group * s.out);
     Parts parts(16 * matrix);
-    parallel(s.threads, s.n * t.bands, parts.shares, [&](int64_t share, int64_t from, int64_t to) {
-        size_t rim = (2 * t.band + 2) * t.across();
+    parallel(s.threads, t.pieces, parts.shares, [&](int64_t share, int64_t from, int64_t to) {
+        const size_t rim = (2 * t.band + 2) * t.across();
         float* band = padded_memory.get(rim * (s.into + s.out));
         float* band_out = band + rim * s.into;
-        float* in = left_memory.get(16 * group * s.into);
-        float* out = right_memory.get(16 * group * s.out);
+        float* in = left_memory.get(16 * left);
+        float* out = right_memory.get(16 * right);
         float* mine = parts.begin(share);
-        for (int64_t piece = from; piece < to; piece++) {
-            size_t image = piece / t.bands, first = piece % t.bands * t.band;
-            size_t last = first + t.band < t.rows ? first + t.band : t.rows;
+        auto fill_bands = [&](size_t image, size_t first, size_t last) {
             fill(t, *source, image, first, last, s.into, band);
             fill(t, *gradient, image, first, last, s.out, band_out);
-            size_t tiles = (last - first) * t.columns;
-            for (size_t at = 0; at < tiles; at += group) {
-                size_t count = tiles - at < group ? tiles - at : group;
-                transform_in(t, band, at, count, s.into, in);
-                transform_gradient(t, band_out, at, count, s.out, out);
-                for (int p = 0; p < 16; p++)
-                    add_outer(count, in + p * count * s.into, s.into, out + p * count * s.out, s.out, mine + p * matrix);
-            }
-        }
+        };
+        auto take = [&](const Run& run, size_t at) {
+            transform_in(t, band, run, s.into, in + at * s.into);
+            transform_gradient(t, band_out, run, s.out, out + at * s.out);
+        };
+        auto done = [&](size_t count, const std::vector<Run>&) {
+            for (int p = 0; p < 16; p++)
+                add_outer(count, in + p * left, s.into, s.into, out + p * right, s.out, mine + p * matrix);
+        };
+        for (int64_t piece = from; piece < to; piece++) in_groups(t, s, piece, fill_bands, take, done);
     });
     in_squares(s, s.into, s.out, [&](size_t i, size_t o) {  // G' u G
         vec square[9][L];
@@ -474,13 +675,102 @@ void conv1x1_filters_gradient(const Shape* shape, const Source* source, const So
             size_t at = block * BLOCK, count = pixels - at < BLOCK ? pixels - at : BLOCK;
             const float* x = block_of(*source, at, count, s.into, left_memory);
             const float* g = block_of(*gradient, at, count, s.out, right_memory);
-            add_outer(count, x, s.into, g, s.out, mine);
+            add_outer(count, x, s.into, s.into, g, s.out, mine);
         }
     });
     in_squares(s, s.into, s.out, [&](size_t i, size_t o) {
         vec square[L];
         for (int r = 0; r < L; r++) square[r] = parts.sum((i + r) * s.out + o);
         turn(reinterpret_cast<const float*>(square), L, filters + o * s.into + i, s.into);
+    });
+}
+
+// Any convolution by filters [out][side][side][in]; backward, from the gradient of its output to that of its input.
+void conv_any(const Shape* shape, const Source* source, const float* weight, int64_t backward, const Sink* sink) {
+    const Shape s = *shape;
+    struct Phase {
+        Patches patches;
+        const float* filters;
+    };
+    std::vector<Phase> phases;
+    float* packed = filters_memory.get(s.side * s.side * s.into * s.out);
+    if (backward) {
+        const int64_t height = reach_forward(s.height, s).count, width = reach_forward(s.width, s).count;
+        for (int64_t down = 0; down < s.stride; down++)
+            for (int64_t right = 0; right < s.stride; right++) {
+                Patches patches{reach_backward(s.height, s, down), reach_backward(s.width, s, right), height, width, size_t(s.into)};
+                pack_phase(s, weight, patches, down, right, packed);
+                if (patches.results()) phases.push_back({patches, packed});
+                packed += patches.length() * s.out;
+            }
+    } else {
+        Patches patches{reach_forward(s.height, s), reach_forward(s.width, s), s.height, s.width, size_t(s.into)};
+        pack_turned(s, weight, patches.length(), s.out, packed);
+        phases.push_back({patches, packed});
+    }
+    const int64_t high = backward ? s.height : phases[0].patches.down.count;  // of the result
+    const int64_t wide = backward ? s.width : phases[0].patches.right.count;
+    int64_t rows = 0, columns = 0, band = INT64_MAX;
+    size_t length = 0;
+    for (const Phase& phase : phases) {
+        rows = std::max(rows, phase.patches.down.count), columns = std::max(columns, phase.patches.right.count);
+        band = std::min(band, phase.patches.band()), length = std::max(length, phase.patches.length());
+    }
+    const Cut cut(s, rows, columns, band, length);
+    Sums sums(*sink, s.out);
+    with_sink(*sink, [&](auto end, auto summed) {
+        parallel(s.threads, cut.pieces, SHARES, [&](int64_t share, int64_t from, int64_t to) {
+            float* part = sums.begin();
+            float* out = right_memory.get(cut.group * s.out);
+            for (int64_t piece = from; piece < to; piece++)
+                for (const auto& [patches, filters] : phases) {
+                    const Reach &down = patches.down, &right = patches.right;
+                    const int64_t first = piece % cut.bands * cut.band, last = std::min(first + cut.band, down.count);
+                    gather_piece(s, cut, patches, *source, piece, [&](const float* in, size_t count, Place begin) {
+                        multiply(count, in, patches.length(), filters, s.out, out);
+                        int64_t row = first + begin.number / right.count, column = begin.number % right.count;
+                        for (const float* v = out; v < out + count * s.out; v += s.out) {
+                            size_t y = down.first + down.every * row, x = right.first + right.every * column;
+                            size_t at = ((begin.image * high + y) * wide + x) * s.out;
+                            for (int64_t c = 0; c < s.out; c += L)
+                                write<end(), summed()>(*sink, at + c, c, s.out, load(v + c), part);
+                            if (++column < right.count) continue;
+                            column = 0;
+                            if (++row == last) row = first, begin.image++;
+                        }
+                        if (summed()) sums.piece_done(share, part);
+                    });
+                }
+        });
+    });
+    sums.finish();
+}
+
+// The gradient of any filters [out][side][side][in].
+void conv_any_filters_gradient(const Shape* shape, const Source* source, const Source* gradient, float* filters) {
+    const Shape s = *shape;
+    const Patches patches{reach_forward(s.height, s), reach_forward(s.width, s), s.height, s.width, size_t(s.into)};
+    const size_t length = patches.length();
+    const int64_t rows = patches.down.count, columns = patches.right.count;
+    const Cut cut(s, rows, columns, patches.band(), length);
+    Parts parts(length * s.out);
+    parallel(s.threads, cut.pieces, parts.shares, [&](int64_t share, int64_t from, int64_t to) {
+        float* mine = parts.begin(share);
+        for (int64_t piece = from; piece < to; piece++)
+            gather_piece(s, cut, patches, *source, piece, [&](const float* in, size_t count, Place begin) {
+                size_t pixel = (begin.image * rows + piece % cut.bands * cut.band) * columns + begin.number;
+                add_outer(count, in, length, length, block_of(*gradient, pixel, count, s.out, right_memory), s.out, mine);
+            });
+    });
+    for (size_t row = length / L * L; row < length; row++)
+        for (int64_t o = 0; o < s.out; o += L) {
+            vec sum = parts.sum(row * s.out + o);
+            for (int i = 0; i < L; i++) filters[(o + i) * length + row] = sum[i];
+        }
+    in_squares(s, length / L * L, s.out, [&](size_t row, size_t o) {
+        vec square[L];
+        for (int r = 0; r < L; r++) square[r] = parts.sum((row + r) * s.out + o);
+        turn(reinterpret_cast<const float*>(square), L, filters + o * length + row, length);
     });
 }
 
@@ -491,11 +781,89 @@ void pass(const Shape* shape, const Source* source, const Sink* sink) {
               [&](size_t at, size_t count) { return block_of(*source, at, count, s.into, left_memory); });
 }
 
+// Gates: y = (1 - g) x + g r, or with `exclusive` 0 (1 - g) x + r, with g = sigmoid(z + bias).
+struct Gate {
+    int64_t exclusive;
+    const float *z, *bias, *x, *r;
+};
+
+void gate_forward(const Shape* shape, const Gate* gate, float* y) {
+    const Gate t = *gate;
+    with_pixels(*shape, [&](int64_t, size_t at, size_t c) {
+        vec g = sigmoid(load(t.z + at) + load(t.bias + c)), x = load(t.x + at), r = load(t.r + at);
+        store(y + at, x + (t.exclusive ? g * (r - x) : r - g * x));
+    });
+}
+
+// From the gradient of y those of z, x (without what comes through z) and r, and that of the bias.
+void gate_backward(const Shape* shape, const Gate* gate, const float* dy, float* dz, float* dx, float* dr, float* bias) {
+    const Shape s = *shape;
+    const Gate t = *gate;
+    std::vector<double> rows(SHARES * s.into);
+    with_pixels(s, [&](int64_t share, size_t at, size_t c) {
+        vec g = sigmoid(load(t.z + at) + load(t.bias + c)), x = load(t.x + at), r = load(t.r + at), d = load(dy + at);
+        vec of_z = d * (t.exclusive ? r - x : -x) * g * (1.0f - g);
+        store(dz + at, of_z);
+        store(dx + at, d * (1.0f - g));
+        if (t.exclusive) store(dr + at, d * g);
+        for (int i = 0; i < L; i++) rows[share * s.into + c + i] += of_z[i];
+    });
+    for (int64_t c = 0; c < s.into; c++) {
+        double sum = 0;
+        for (int64_t share = 0; share < SHARES; share++) sum += rows[share * s.into + c];
+        bias[c] = float(sum);
+    }
+}
+
+// Class scores y[n][out] = x[n][into] w[out][into]' + b. `out` is any number.
+void linear_forward(const Shape* shape, const float* x, const float* w, const float* b, float* y) {
+    const Shape s = *shape;
+    const size_t columns = (s.out + L - 1) / L * L, whole = s.out / L * L, k = s.into;
+    float* filters = filters_memory.get(k * columns);
+    memset(filters, 0, k * columns * sizeof(float));
+    in_squares(s, whole, k, [&](size_t o, size_t i) {
+        float* at = filters + in_panels(i, o, k, columns);
+        turn(w + o * k + i, k, at, in_panels(i + 1, o, k, columns) - in_panels(i, o, k, columns));
+    });
+    for (size_t o = whole; o < size_t(s.out); o++)
+        for (size_t i = 0; i < k; i++) filters[in_panels(i, o, k, columns)] = w[o * k + i];
+    parallel(s.threads, s.n, SHARES, [&](int64_t, int64_t from, int64_t to) {
+        float* scores = right_memory.get(BLOCK * columns);
+        for (int64_t at = from; at < to; at += BLOCK) {
+            const int64_t count = std::min(int64_t(BLOCK), to - at);
+            multiply(count, x + at * k, k, filters, columns, scores);
+            for (int64_t i = 0; i < count; i++)
+                for (int64_t o = 0; o < s.out; o++) y[(at + i) * s.out + o] = scores[i * columns + o] + b[o];
+        }
+    });
+}
+
+// From the gradient of the scores those of x, w and b.
+void linear_backward(const Shape* shape, const float* x, const float* w, const float* g, float* dx, float* dw, float* db) {
+    const Shape s = *shape;
+    const size_t rows = s.out, columns = s.into;
+    float* filters = filters_memory.get(rows * columns);
+    for (size_t o = 0; o < rows; o++)
+        for (size_t i = 0; i < columns; i += L) store(filters + in_panels(o, i, rows, columns), load(w + o * columns + i));
+    parallel(s.threads, s.n, SHARES, [&](int64_t, int64_t from, int64_t to) {
+        multiply(to - from, g + from * rows, rows, filters, columns, dx + from * columns);
+    });
+    parallel(s.threads, rows, SHARES, [&](int64_t, int64_t from, int64_t to) {
+        memset(dw + from * columns, 0, (to - from) * columns * sizeof(float));
+        add_outer(s.n, g + from, rows, to - from, x, columns, dw + from * columns);
+    });
+    for (size_t o = 0; o < rows; o++) {
+        double sum = 0;
+        for (int64_t i = 0; i < s.n; i++) sum += g[i * rows + o];
+        db[o] = float(sum);
+    }
+}
+
 // BN of a batch as max(a x + d, 0) wants it, from the sums of x and x x over `pixels`: the mean and the inverse of the
 // deviation, then the mean rounded, a and d. Running statistics move along unless they are missing.
 struct Norm {
     int64_t channels, pixels;
-    double eps, momentum;
+    double eps, momentum, times;  // what multiplies the result
     const float *gamma, *beta;
     float *running_mean, *running_var;
 };
@@ -509,7 +877,7 @@ void norm_forward(const Norm* norm, const double* sums, double* exact, float* ro
         v = v > 0 ? v : 0;
         double r = 1 / std::sqrt(v + n.eps);
         mean[c] = m, deviation[c] = r, center[c] = float(m);
-        a[c] = float(n.gamma[c] * r), d[c] = float(n.beta[c] - m * n.gamma[c] * r);
+        a[c] = float(n.times * n.gamma[c] * r), d[c] = float(n.times * (n.beta[c] - m * n.gamma[c] * r));
         if (n.running_mean) {
             double unbiased = n.pixels > 1 ? v * n.pixels / (n.pixels - 1) : v;
             n.running_mean[c] = float(n.running_mean[c] + n.momentum * (m - n.running_mean[c]));
@@ -525,10 +893,10 @@ void norm_backward(const Norm* norm, const double* sums, const double* exact, fl
     const double *mean = exact, *deviation = mean + n.channels;
     float *gamma = results, *beta = gamma + n.channels, *a = beta + n.channels, *b = a + n.channels, *d = b + n.channels;
     for (int64_t c = 0; c < n.channels; c++) {
-        double rest = mean[c] - float(mean[c]), k = n.gamma[c] * deviation[c];
+        double rest = mean[c] - float(mean[c]), k = n.times * n.gamma[c] * deviation[c];
         double scale = deviation[c] * (sums[n.channels + c] - rest * sums[c]);
         double slope = -k * deviation[c] * scale / n.pixels;
-        gamma[c] = float(scale), beta[c] = float(sums[c]);
+        gamma[c] = float(n.times * scale), beta[c] = float(n.times * sums[c]);
         a[c] = float(k), b[c] = float(slope), d[c] = float(-k * sums[c] / n.pixels - slope * rest);
     }
 }

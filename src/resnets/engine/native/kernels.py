@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -16,8 +16,9 @@ _Pointer, _Number = ctypes.c_void_p, ctypes.c_int64
 RAW, ACT, LINEAR, RELU, AFFINE = range(5)  # ways in
 PLAIN, ADD, ADD_RELU, MASK = range(4)  # ways out
 _FUNCTIONS = (
-    *("conv3x3", "conv1x1", "pass", "conv3x3_filters_gradient", "conv1x1_filters_gradient"),
-    *("norm_forward", "norm_backward"),
+    *(f"conv{kind}{what}" for kind in ("3x3", "1x1", "_any") for what in ("", "_filters_gradient")),
+    "pass",
+    *(f"{kind}_{way}" for kind in ("norm", "gate", "linear") for way in ("forward", "backward")),
 )
 
 
@@ -34,14 +35,18 @@ class _Sink(ctypes.Structure):
 
 
 class _Shape(ctypes.Structure):
-    _fields_ = _fields("n height width into out threads", "")
+    _fields_ = _fields("n height width into out threads side stride padding", "")
 
 
 class _Norm(ctypes.Structure):
     _fields_ = [
-        ("channels", _Number), ("pixels", _Number), ("eps", ctypes.c_double), ("momentum", ctypes.c_double),
+        ("channels", _Number), ("pixels", _Number), *((name, ctypes.c_double) for name in ("eps", "momentum", "times")),
         *_fields("", "gamma beta running_mean running_var"),
     ]  # fmt: skip
+
+
+class _Gate(ctypes.Structure):
+    _fields_ = _fields("exclusive", "z bias x r")
 
 
 def _at(tensor: Tensor | None) -> int | None:
@@ -102,27 +107,32 @@ class Kernels:
     # --- maps -----------------------------------------------------------------------------------
 
     def conv(
-        self, source: Source, weight: Tensor, sink: Sink, *, backward: bool = False
+        self, source: Source, weight: Tensor, sink: Sink, *, stride: int = 1, back_to: tuple[int, int] | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        """A 3x3 or 1x1 convolution of stride 1, or `backward` the gradient of its input from that of its output."""
+        """A convolution padded by half its side, or the gradient of its input, of a size `back_to`, from its output's."""
         out, into, side, _ = weight.shape
         weight = weight.contiguous(memory_format=torch.channels_last)
-        if backward:
+        height, width = source.x.shape[2:] if back_to is None else back_to
+        if back_to is not None:
             into, out = out, into
-        n, _, height, width = source.x.shape
-        y = empty_map((n, out, height, width))
+        shape = _Shape(len(source.x), height, width, into, out, torch.get_num_threads(), side, stride, side // 2)
+        if back_to is None:
+            height, width = (_outputs(size, side, stride) for size in (height, width))
+        y = empty_map((len(source.x), out, height, width))
         sums = _sums(out) if sink.sums else None
-        shape, left, right = _shape(source.x, into, out), source.raw(), _sink(sink, y, sums)
-        convolve = self._library.conv3x3 if side == 3 else self._library.conv1x1
-        convolve(ctypes.byref(shape), ctypes.byref(left), _pointer(weight), _Number(backward), ctypes.byref(right))
+        left, right, backward = source.raw(), _sink(sink, y, sums), _Number(back_to is not None)
+        convolve = getattr(self._library, _function(weight, stride))
+        convolve(ctypes.byref(shape), ctypes.byref(left), _pointer(weight), backward, ctypes.byref(right))
         return y, sums
 
-    def conv_filters(self, source: Source, gradient: Source, weight: Tensor) -> Tensor:
+    def conv_filters(self, source: Source, gradient: Source, weight: Tensor, *, stride: int = 1) -> Tensor:
         """The gradient of a convolution's filters."""
-        out, into, side, _ = weight.shape
         result = torch.empty_like(weight, memory_format=torch.channels_last)
-        function = getattr(self._library, f"conv{side}x{side}_filters_gradient")
-        shape, left, right = _shape(source.x, into, out), source.raw(), gradient.raw()
+        out, into, side, _ = weight.shape
+        n, _, height, width = source.x.shape
+        shape = _Shape(n, height, width, into, out, torch.get_num_threads(), side, stride, side // 2)
+        left, right = source.raw(), gradient.raw()
+        function = getattr(self._library, f"{_function(weight, stride)}_filters_gradient")
         function(ctypes.byref(shape), ctypes.byref(left), ctypes.byref(right), _pointer(result))
         return result
 
@@ -133,28 +143,68 @@ class Kernels:
         x = source.x
         y = x if over else empty_map(x.shape) if keep else x.new_empty(0)
         sums = _sums(x.shape[1]) if sink.sums else None
-        shape, left, right = _shape(x, x.shape[1], x.shape[1]), source.raw(), _sink(sink, y if keep else None, sums)
+        shape, left, right = _shape(x), source.raw(), _sink(sink, y if keep else None, sums)
         getattr(self._library, "pass")(ctypes.byref(shape), ctypes.byref(left), ctypes.byref(right))
         return y, sums
 
     # --- BN -------------------------------------------------------------------------------------
 
-    def norm_forward(self, bn: nn.BatchNorm2d, sums: Tensor, pixels: int) -> Normalized:
-        """BN of a batch from its sums; the running statistics move along."""
+    def norm_forward(self, bn: nn.BatchNorm2d, sums: Tensor, pixels: int, times: float = 1.0) -> Normalized:
+        """BN of a batch, multiplied by `times`, from its sums; the running statistics move along."""
         assert bn.num_batches_tracked is not None
         bn.num_batches_tracked.add_(1)
         channels = bn.num_features
         made = Normalized(torch.empty(2, channels, dtype=torch.float64), *torch.empty(3, channels).unbind())
-        norm = _norm(bn, pixels, running=True)
+        norm = _norm(bn, pixels, times, running=True)
         self._library.norm_forward(ctypes.byref(norm), *map(_pointer, (sums, made.exact, made.c)))
         return made
 
-    def norm_backward(self, bn: nn.BatchNorm2d, known: Normalized, sums: Tensor, pixels: int) -> Iterable[Tensor]:
+    def norm_backward(
+        self, bn: nn.BatchNorm2d, known: Normalized, sums: Tensor, pixels: int, times: float = 1.0
+    ) -> Iterable[Tensor]:
         """The gradients of gamma and beta, and a, b, d of BN's backward, from the sums of g and g (x - c)."""
         results = torch.empty(5, bn.num_features)
-        norm = _norm(bn, pixels, running=False)
+        norm = _norm(bn, pixels, times, running=False)
         self._library.norm_backward(ctypes.byref(norm), *map(_pointer, (sums, known.exact, results)))
         return results.unbind()
+
+    # --- gates and the classifier -----------------------------------------------------------------
+
+    def gate(self, exclusive: bool, z: Tensor, bias: Tensor, x: Tensor, r: Tensor) -> Tensor:
+        """(1 - g) x + g r, or if it is not `exclusive` (1 - g) x + r, with g = sigmoid(z + bias)."""
+        y = empty_map(x.shape)
+        self._library.gate_forward(*_gate(exclusive, z, bias, x, r), _pointer(y))
+        return y
+
+    def gate_backward(
+        self, exclusive: bool, z: Tensor, bias: Tensor, x: Tensor, r: Tensor, grad: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The gradients of z, of x without what comes through z, of r and of the bias."""
+        of_z, of_x, of_bias = empty_map(x.shape), empty_map(x.shape), torch.empty_like(bias)
+        of_r = empty_map(x.shape) if exclusive else grad
+        pointers = map(_pointer, (grad, of_z, of_x, of_r, of_bias))
+        self._library.gate_backward(*_gate(exclusive, z, bias, x, r), *pointers)
+        return of_z, of_x, of_r, of_bias
+
+    def linear(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        """x weight' + bias of vectors x."""
+        y = x.new_empty(len(x), len(weight))
+        shape = _Shape(len(x), 1, 1, x.shape[1], len(weight), torch.get_num_threads(), 1, 1, 0)
+        self._library.linear_forward(ctypes.byref(shape), *map(_pointer, (x, weight, bias, y)))
+        return y
+
+    def linear_backward(self, x: Tensor, weight: Tensor, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The gradients of x, weight and bias."""
+        found = torch.empty_like(x), torch.empty_like(weight), x.new_empty(len(weight))
+        shape = _Shape(len(x), 1, 1, x.shape[1], len(weight), torch.get_num_threads(), 1, 1, 0)
+        self._library.linear_backward(ctypes.byref(shape), *map(_pointer, (x, weight, grad, *found)))
+        return found
+
+
+def _gate(exclusive: bool, z: Tensor, bias: Tensor, x: Tensor, r: Tensor) -> tuple[Any, Any]:
+    for tensor in (z, x, r):
+        assert tensor.is_contiguous(memory_format=torch.channels_last), "maps are in channels_last order"
+    return ctypes.byref(_shape(x)), ctypes.byref(_Gate(exclusive, _at(z), _at(bias), _at(x), _at(r)))
 
 
 def _pointer(tensor: Tensor) -> ctypes.c_void_p:
@@ -165,9 +215,19 @@ def _sums(channels: int) -> Tensor:
     return torch.empty(2, channels, dtype=torch.float64)
 
 
-def _shape(x: Tensor, into: int, out: int) -> _Shape:
-    n, _, height, width = x.shape
-    return _Shape(n, height, width, into, out, torch.get_num_threads())
+def _shape(x: Tensor) -> _Shape:
+    n, channels, height, width = x.shape
+    return _Shape(n, height, width, channels, channels, torch.get_num_threads(), 1, 1, 0)
+
+
+def _outputs(size: int, side: int, stride: int) -> int:
+    return (size + 2 * (side // 2) - side) // stride + 1
+
+
+def _function(weight: Tensor, stride: int) -> str:
+    """The name of the functions for a kind of convolution."""
+    side = weight.shape[2]
+    return f"conv{side}x{side}" if stride == 1 and side in (1, 3) and weight.shape[1] % 8 == 0 else "conv_any"
 
 
 def _sink(sink: Sink, y: Tensor | None, sums: Tensor | None) -> _Sink:
@@ -176,7 +236,7 @@ def _sink(sink: Sink, y: Tensor | None, sums: Tensor | None) -> _Sink:
     )
 
 
-def _norm(bn: nn.BatchNorm2d, pixels: int, *, running: bool) -> _Norm:
+def _norm(bn: nn.BatchNorm2d, pixels: int, times: float, *, running: bool) -> _Norm:
     moving = (_at(bn.running_mean), _at(bn.running_var)) if running else (None, None)
     assert bn.momentum is not None
-    return _Norm(bn.num_features, pixels, bn.eps, bn.momentum, _at(bn.weight), _at(bn.bias), *moving)
+    return _Norm(bn.num_features, pixels, bn.eps, bn.momentum, times, _at(bn.weight), _at(bn.bias), *moving)

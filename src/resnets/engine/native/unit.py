@@ -1,60 +1,173 @@
-"""A unit run by the kernels: F as one function, the rest as the unit says."""
+"""A unit run by the kernels: F and its meeting with the shortcut as one function."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.nn import functional
 
 from resnets.engine.inplace_unit import split_layers
 from resnets.engine.native.branch import Branch, Step
-from resnets.engine.native.kernels import Kernels
+from resnets.engine.native.kernels import ADD, RAW, Kernels, Sink, Source
 from resnets.nn import Unit
-from resnets.nn.conv import Subsampled
-from resnets.nn.shortcuts import Identity
+from resnets.nn import shortcuts as kinds
 
-_ENDINGS = (["+"], ["bn", "+", "relu"], ["bn", "relu", "+"])  # of units that the kernels finish themselves
-_WIDEST = 256  # a 3x3 convolution of more channels has filters that leave the caches: PyTorch's is faster
+_Act = Callable[[Tensor, Tensor | None], tuple[Tensor, Tensor | None]]
+_JOINED = (kinds.Identity, kinds.Scale, kinds.Dropout, kinds.Plain)  # shortcuts that end in h + times r
 
 
 class NativeUnit:
     """x -> f(h(x) + F(x)), as `Unit` does it. `sums` of x and x x, where the unit before has them, save a pass."""
 
     def __init__(self, unit: Unit, kernels: Kernels) -> None:
-        self.unit = unit
-        self.convs, (*acts, tail) = split_layers(unit)
-        steps = list(map(_step, self.convs, acts))
-        self.norms = [m for m in unit.modules() if isinstance(m, nn.BatchNorm2d)]
-        ending = [*dict(tail.named_children()), "+", *dict(unit.after.named_children())]
-        self.joins = isinstance(unit.shortcut, Identity) and ending in _ENDINGS
-        bn = getattr(tail, "bn", None) if self.joins else None
-        self.branch = Branch(kernels, steps, self.joins, bn, relu_first=ending[-1] == "+")
-        self.tail = tail
+        self.unit, self.kernels = unit, kernels
+        own = [module for name, part in unit.named_children() if not _is_users(unit, name) for module in part.modules()]
+        self.convs = [module for module in own if isinstance(module, nn.Conv2d)]
+        self.norms = [module for module in own if isinstance(module, nn.BatchNorm2d)]
+        self.shared = _act(unit.shared, kernels)
+        self.resize = _resize(unit.resize, kernels)
+        self.joins = _joins(unit)
+        self.branch, self.after = _cut(unit, kernels, self.joins)
 
     def __call__(self, x: Tensor) -> Tensor:
         return self.with_sums(x, None)[0]
 
     def with_sums(self, x: Tensor, sums: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        unit = self.unit
         if not self._suits(x):
-            return unit(x), None
-        if len(unit.shared):
-            x, sums = unit.shared(x), None
-        h = unit.resize(x)
-        r, sums = self.branch(x, sums, h)
-        return (r, sums) if self.joins else (unit.after(unit.shortcut(h, self.tail(r))), None)
+            return self.unit(x), None
+        draws_rows = isinstance(self.unit.shortcut, kinds.Dropout) and not is_last(x)
+        if self.shared is not None:
+            x, sums = self.shared(x, sums)
+        h = self.resize(x) if self.branch.adds or not self.joins else None
+        if draws_rows and h is not None:
+            h = h.contiguous()
+        r, sums = self.branch(x, sums, None if h is None else self._shorten(h))
+        if not self.joins:
+            assert h is not None
+            r, sums = self._meet(h, r), None
+        elif draws_rows:  # masks are drawn in the order of memory, also by the next unit: as without the kernels
+            r = r.contiguous()
+        return (r, sums) if self.after is None else self.after(r, sums)
+
+    def _shorten(self, h: Tensor) -> Tensor:
+        """What is added to r: h(x) of a shortcut that does not read r."""
+        match self.unit.shortcut:
+            case kinds.Scale(a=a) if a != 1:
+                return a * h
+            case kinds.Dropout(rescale=True, p=p, training=training):
+                return functional.dropout(h, p, training)
+            case kinds.Dropout(p=p, training=True):
+                return h * torch.empty_like(h).bernoulli_(1 - p)
+            case kinds.Dropout(p=p):
+                return (1 - p) * h
+        return h
+
+    def _meet(self, h: Tensor, r: Tensor) -> Tensor:
+        shortcut = self.unit.shortcut
+        if isinstance(shortcut, kinds.ShortcutGate):
+            exclusive = isinstance(shortcut, kinds.ExclusiveGate)
+            gate = shortcut.gate
+            return _Gated.apply(self.kernels, exclusive, h, r, gate.weight, gate.bias)  # type: ignore[no-untyped-call]
+        return shortcut(h, r)
 
     def _suits(self, x: Tensor) -> bool:
         """Float32 on the CPU, in a training step with nothing frozen by the user; else the unit itself is run."""
-        return (
-            type(x) is Tensor
-            and _is_plain(x)
-            and not torch.is_autocast_enabled("cpu")
-            and all(_is_plain(conv.weight) and conv.weight.requires_grad for conv in self.convs)
-            and all(norm.training and _has_plain_vectors(norm) for norm in self.norms)
-        )
+        return suits(x, self.convs, self.norms)
 
 
-def _is_plain(x: Tensor) -> bool:
+class _Gated(torch.autograd.Function):
+    """(1 - g) h + g r or (1 - g) h + r with g = sigmoid(W h + b)."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, kernels: Kernels, exclusive: bool, h: Tensor, r: Tensor, weight: Tensor, bias: Tensor
+    ) -> Tensor:
+        h, r = (map_.contiguous(memory_format=torch.channels_last) for map_ in (h, r))
+        z, _ = kernels.conv(Source(RAW, h), weight, Sink())
+        ctx.kernels, ctx.exclusive = kernels, exclusive
+        ctx.save_for_backward(z, h, r, weight, bias)
+        return kernels.gate(exclusive, z, bias, h, r)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        kernels: Kernels = ctx.kernels
+        z, h, r, weight, bias = ctx.saved_tensors
+        grad = grad.contiguous(memory_format=torch.channels_last)
+        of_z, of_h, of_r, of_bias = kernels.gate_backward(ctx.exclusive, z, bias, h, r, grad)
+        of_weight = kernels.conv_filters(Source(RAW, h), Source(RAW, of_z), weight)
+        height, width = h.shape[2:]
+        of_h, _ = kernels.conv(Source(RAW, of_z), weight, Sink(ADD, add=of_h), back_to=(height, width))
+        return None, None, of_h, of_r, of_weight, of_bias
+
+
+def _joins(unit: Unit) -> bool:
+    """Whether a branch can add the shortcut itself. A factor goes through ReLU only if it is positive."""
+    shortcut, relu = unit.shortcut, hasattr(split_layers(unit)[1][-1], "relu")
+    return isinstance(shortcut, _JOINED) and not (isinstance(shortcut, kinds.Scale) and shortcut.b <= 0 and relu)
+
+
+def native_act(layers: nn.Module, kernels: Kernels) -> Branch | None:
+    """BN, ReLU as a branch without convolutions; None if there are no such layers."""
+    return Branch(kernels, [], tail=layers.bn, relu="first") if _words(layers) == ["bn", "relu"] else None  # type: ignore[arg-type]
+
+
+def _act(layers: nn.Module, kernels: Kernels) -> _Act | None:
+    """Activations as a function of a map and its sums; None if there are none."""
+    return native_act(layers, kernels) or (None if not len(_words(layers)) else lambda x, _: (layers(x), None))
+
+
+def _resize(layers: nn.Module, kernels: Kernels) -> Callable[[Tensor], Tensor]:
+    conv = getattr(layers, "conv", None)
+    if conv is None:
+        return layers
+    branch = Branch(kernels, [Step(conv, None, False)], tail=getattr(layers, "bn", None))
+    return lambda x: branch(x)[0]
+
+
+def _cut(unit: Unit, kernels: Kernels, joins: bool) -> tuple[Branch, _Act | None]:
+    """F up to where it meets the shortcut, or beyond it, and what is left to do behind that."""
+    convs, (*acts, tail) = split_layers(unit)
+    steps = [Step(conv, getattr(act, "bn", None), hasattr(act, "relu")) for conv, act in zip(convs, acts, strict=True)]
+    bn, relu = getattr(tail, "bn", None), "first" if hasattr(tail, "relu") else ""
+    after = _words(unit.after)
+    adds = joins and not isinstance(unit.shortcut, kinds.Plain)
+    times = unit.shortcut.b if joins and isinstance(unit.shortcut, kinds.Scale) else 1.0
+    if after == ["relu"] and joins and bn is not None and not relu:
+        return Branch(kernels, steps, adds, bn, "last" if adds else "first", times), None
+    return Branch(kernels, steps, adds, bn, relu, times), _act(unit.after, kernels)
+
+
+def _words(layers: nn.Module) -> list[str]:
+    return list(dict(layers.named_children()))
+
+
+def _is_users(unit: Unit, part: str) -> bool:
+    """Whether a part of a unit is a shortcut of a user's own, which is called as it is."""
+    return part == "shortcut" and unit.spec.shortcut.is_custom
+
+
+def suits(x: Tensor, convs: list[nn.Conv2d], norms: list[nn.BatchNorm2d]) -> bool:
+    """Whether the kernels can read a map and the numbers of layers, all of which learn."""
+    return (
+        type(x) is Tensor
+        and is_plain(x)
+        and not torch.is_autocast_enabled("cpu")
+        and all(is_plain(conv.weight) and conv.weight.requires_grad for conv in convs)
+        and all(is_plain(conv.bias) and conv.bias.requires_grad for conv in convs if conv.bias is not None)
+        and all(norm.training and _has_plain_vectors(norm) for norm in norms)
+    )
+
+
+def is_last(x: Tensor) -> bool:
+    return x.is_contiguous(memory_format=torch.channels_last)
+
+
+def is_plain(x: Tensor) -> bool:
     return x.dtype == torch.float32 and x.device.type == "cpu"
 
 
@@ -62,20 +175,14 @@ def _has_plain_vectors(norm: nn.BatchNorm2d) -> bool:
     """Whether the kernels can read and write the numbers of a BN where they lie in memory."""
     vectors = (norm.weight, norm.bias, norm.running_mean, norm.running_var)
     learned = norm.weight.requires_grad and norm.bias.requires_grad
-    return learned and all(v is not None and _is_plain(v) and v.is_contiguous() for v in vectors)
-
-
-def _step(conv: nn.Conv2d, act: nn.Module) -> Step:
-    wide = max(conv.in_channels, conv.out_channels)
-    native = conv.stride == (1, 1) and (conv.kernel_size == (1, 1) or (conv.kernel_size == (3, 3) and wide <= _WIDEST))
-    return Step(conv, getattr(act, "bn", None), hasattr(act, "relu"), native)
+    return learned and all(v is not None and is_plain(v) and v.is_contiguous() for v in vectors)
 
 
 def fits(unit: Unit) -> str | None:
     """Why the kernels cannot run a unit, or None."""
-    for module in unit.modules():
-        if isinstance(module, nn.Conv2d) and (module.in_channels % 8 or module.out_channels % 8):
-            return "the kernels want channels in multiples of 8"
-    if any(isinstance(module, Subsampled) for module in unit.residual):
-        return "a strided 1x1 convolution reads too few channels"
+    for name, part in unit.named_children():
+        for conv in part.modules():
+            odd = isinstance(conv, nn.Conv2d) and (conv.in_channels % 8 or conv.out_channels % 8)
+            if odd and not _is_users(unit, name):
+                return "the kernels want channels in multiples of 8"
     return None

@@ -22,6 +22,10 @@ inline vec load(const float* p) { return *reinterpret_cast<const loose*>(p); }
 inline void store(float* p, vec v) { *reinterpret_cast<loose*>(p) = v; }
 #define UNROLL _Pragma("GCC unroll 16")
 #define APART __attribute__((noinline))  // so that its registers are its own
+inline vec round_down(vec v) {
+    vec whole = __builtin_convertvector(__builtin_convertvector(v, ints), vec);
+    return whole - (vec)((ints)(vec{} + 1.0f) & (whole > v));
+}
 inline vec where_positive(vec of, vec v) { return (vec)((ints)v & (of > (vec){})); }
 
 // --- memory and threads ---------------------------------------------------------------------------
@@ -96,55 +100,71 @@ inline void turn(const float* from, size_t across, float* to, size_t down) {
 
 // --- products of small matrices -------------------------------------------------------------------
 
+// At least `floats`, and an odd number of cache lines: matrices that lie so far apart share no places of a cache.
+inline size_t spaced(size_t floats) { return ((floats + 15) / 16 | 1) * 16; }
+
 // Filters lie in panels of 16 columns (the last may have 8), each [k][columns], so that they are read in one stream.
 inline size_t in_panels(size_t row, size_t column, size_t rows, size_t columns) {
     size_t panel = column / (2 * L) * (2 * L), width = columns - panel < 2 * L ? columns - panel : 2 * L;
     return panel * rows + row * width + column - panel;
 }
 
-// c[R][N vectors] = a[R][k] b[k][N vectors], all in registers.
+// c[R][N vectors] = a[R][k] b[k][N vectors], or added to c; all in registers. The rows of a are `apart` floats apart.
 template <int R, int N>
-inline void multiply_block(const float* a, size_t k, const float* b, size_t columns, float* c) {
+inline void multiply_block(const float* a, size_t apart, size_t k, const float* b, size_t columns, float* c, bool add) {
     vec sum[R][N] = {};
+    if (add)
+        UNROLL for (int r = 0; r < R; r++)
+            UNROLL for (int n = 0; n < N; n++) sum[r][n] = load(c + r * columns + n * L);
     for (size_t i = 0; i < k; i++) {
         vec by[N];
         UNROLL for (int n = 0; n < N; n++) by[n] = load(b + (i * N + n) * L);
         UNROLL for (int r = 0; r < R; r++)
-            UNROLL for (int n = 0; n < N; n++) sum[r][n] += a[r * k + i] * by[n];
+            UNROLL for (int n = 0; n < N; n++) sum[r][n] += a[r * apart + i] * by[n];
     }
     UNROLL for (int r = 0; r < R; r++)
         UNROLL for (int n = 0; n < N; n++) store(c + r * columns + n * L, sum[r][n]);
 }
 
 template <int N>
-inline void multiply_rows(size_t rows, const float* a, size_t k, const float* b, size_t columns, float* c) {
+inline void multiply_rows(size_t rows, const float* a, size_t apart, size_t k, const float* b, size_t columns, float* c,
+                          bool add) {
     size_t r = 0;
-    for (; r + 6 <= rows; r += 6) multiply_block<6, N>(a + r * k, k, b, columns, c + r * columns);
-    a += r * k, c += r * columns;
+    for (; r + 6 <= rows; r += 6) multiply_block<6, N>(a + r * apart, apart, k, b, columns, c + r * columns, add);
+    a += r * apart, c += r * columns;
     switch (rows - r) {
-        case 5: return multiply_block<5, N>(a, k, b, columns, c);
-        case 4: return multiply_block<4, N>(a, k, b, columns, c);
-        case 3: return multiply_block<3, N>(a, k, b, columns, c);
-        case 2: return multiply_block<2, N>(a, k, b, columns, c);
-        case 1: return multiply_block<1, N>(a, k, b, columns, c);
+        case 5: return multiply_block<5, N>(a, apart, k, b, columns, c, add);
+        case 4: return multiply_block<4, N>(a, apart, k, b, columns, c, add);
+        case 3: return multiply_block<3, N>(a, apart, k, b, columns, c, add);
+        case 2: return multiply_block<2, N>(a, apart, k, b, columns, c, add);
+        case 1: return multiply_block<1, N>(a, apart, k, b, columns, c, add);
     }
 }
 
+constexpr size_t DEPTH = 256;  // rows of b at once: 16 columns of them stay in the first cache
+
 // c[rows][columns] = a[rows][k] b[k][columns], b in panels
 APART void multiply(size_t rows, const float* a, size_t k, const float* b, size_t columns, float* c) {
-    size_t n = 0;
-    for (; n + 2 * L <= columns; n += 2 * L) multiply_rows<2>(rows, a, k, b + n * k, columns, c + n);
-    if (n < columns) multiply_rows<1>(rows, a, k, b + n * k, columns, c + n);
+    size_t from = 0;
+    do {  // once at least, as an empty sum is 0
+        const size_t deep = k - from < DEPTH + DEPTH / 2 ? k - from : DEPTH;
+        size_t n = 0;
+        for (; n + 2 * L <= columns; n += 2 * L)
+            multiply_rows<2>(rows, a + from, k, deep, b + n * k + from * 2 * L, columns, c + n, from);
+        if (n < columns) multiply_rows<1>(rows, a + from, k, deep, b + n * k + from * L, columns, c + n, from);
+        from += deep;
+    } while (from < k);
 }
 
+// c += a' b of a[count][R] and b[count][N vectors], whose rows are `tall` and `wide` floats apart
 template <int R, int N>
-inline void outer_block(size_t count, const float* a, size_t rows, const float* b, size_t columns, float* c) {
+inline void outer_block(size_t count, const float* a, size_t tall, const float* b, size_t wide, float* c, size_t columns) {
     vec sum[R][N] = {};
     for (size_t i = 0; i < count; i++) {
         vec by[N];
-        UNROLL for (int n = 0; n < N; n++) by[n] = load(b + i * columns + n * L);
+        UNROLL for (int n = 0; n < N; n++) by[n] = load(b + i * wide + n * L);
         UNROLL for (int r = 0; r < R; r++)
-            UNROLL for (int n = 0; n < N; n++) sum[r][n] += a[i * rows + r] * by[n];
+            UNROLL for (int n = 0; n < N; n++) sum[r][n] += a[i * tall + r] * by[n];
     }
     UNROLL for (int r = 0; r < R; r++)
         UNROLL for (int n = 0; n < N; n++) {
@@ -153,19 +173,41 @@ inline void outer_block(size_t count, const float* a, size_t rows, const float* 
         }
 }
 
-template <int N>
-inline void outer_columns(size_t count, const float* a, size_t rows, const float* b, size_t columns, float* c) {
-    size_t r = 0;
-    for (; r + 6 <= rows; r += 6) outer_block<6, N>(count, a + r, rows, b, columns, c + r * columns);
-    for (; r + 4 <= rows; r += 4) outer_block<4, N>(count, a + r, rows, b, columns, c + r * columns);
-    for (; r + 2 <= rows; r += 2) outer_block<2, N>(count, a + r, rows, b, columns, c + r * columns);
+template <int R>
+inline void outer_rows(size_t count, const float* a, size_t tall, const float* b, bool packed, size_t columns, float* c) {
+    size_t n = 0;
+    for (; n + 2 * L <= columns; n += 2 * L)
+        outer_block<R, 2>(count, a, tall, packed ? b + n * count : b + n, packed ? 2 * L : columns, c + n, columns);
+    if (n < columns)
+        outer_block<R, 1>(count, a, tall, packed ? b + n * count : b + n, packed ? L : columns, c + n, columns);
 }
 
-// c[rows][columns] += sum over i of a[i][rows] b[i][columns]
-APART void add_outer(size_t count, const float* a, size_t rows, const float* b, size_t columns, float* c) {
-    size_t n = 0;
-    for (; n + 2 * L <= columns; n += 2 * L) outer_columns<2>(count, a, rows, b + n, columns, c + n);
-    if (n < columns) outer_columns<1>(count, a, rows, b + n, columns, c + n);
+thread_local Scratch outer_memory;
+
+// c[rows][columns] += sum over i of a[i][rows] b[i][columns], the rows of a being `tall` floats apart. Wide rows lie so far
+// apart that they fall into the same places of the first cache: they are copied together.
+APART void add_outer(size_t count, const float* a, size_t tall, size_t rows, const float* b, size_t columns, float* c) {
+    const bool pack_b = columns >= 128, pack_a = tall >= 128;
+    float* mine = outer_memory.get((pack_b ? count * columns : 0) + count * 6);
+    if (pack_b) {
+        float* to = mine + count * 6;
+        for (size_t n = 0; n < columns; n += 2 * L)
+            for (size_t i = 0; i < count; i++)
+                for (size_t c = n; c < columns && c < n + 2 * L; c += L, to += L) store(to, load(b + i * columns + c));
+        b = mine + count * 6;
+    }
+    size_t r = 0;
+    for (; r + 6 <= rows; r += 6) {
+        const float* from = a + r;
+        if (pack_a) {
+            for (size_t i = 0; i < count; i++) memcpy(mine + i * 6, a + i * tall + r, 6 * sizeof(float));
+            from = mine;
+        }
+        outer_rows<6>(count, from, pack_a ? 6 : tall, b, pack_b, columns, c + r * columns);
+    }
+    for (; r + 4 <= rows; r += 4) outer_rows<4>(count, a + r, tall, b, pack_b, columns, c + r * columns);
+    for (; r + 2 <= rows; r += 2) outer_rows<2>(count, a + r, tall, b, pack_b, columns, c + r * columns);
+    if (r < rows) outer_rows<1>(count, a + r, tall, b, pack_b, columns, c + r * columns);
 }
 
 }  // namespace
