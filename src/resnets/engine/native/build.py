@@ -19,10 +19,10 @@ from resnets.text import say
 
 _WAYS = Ways(  # for this very CPU, or for any of its kind
     compile=(
-        ("-std=c++17", "-O3", "-fPIC", "-fopenmp", "-march=native"),
-        ("-std=c++17", "-O3", "-fPIC", "-fopenmp"),
+        ("-std=c++17", "-O3", "-fPIC", "-pthread", "-march=native"),
+        ("-std=c++17", "-O3", "-fPIC", "-pthread"),
     ),
-    link=((), ("-fopenmp",)),  # without an OpenMP of its own: torch has brought one, and two would fight for the cores
+    link=(("-pthread",),),
 )
 
 

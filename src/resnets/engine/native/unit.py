@@ -49,9 +49,9 @@ class NativeUnit:
         if not self.joins:
             assert h is not None
             r, sums = self._meet(h, r), None
-        elif draws_rows:  # masks are drawn in the order of memory, also by the next unit: as without the kernels
-            r = r.contiguous()
-        return (r, sums) if self.after is None else self.after(r, sums)
+        y, sums = (r, sums) if self.after is None else self.after(r, sums)
+        # Masks are drawn in the order of memory, also by the next unit: as without the kernels.
+        return y.contiguous() if draws_rows else y, sums
 
     def _shorten(self, h: Tensor) -> Tensor:
         """What is added to r: h(x) of a shortcut that does not read r."""

@@ -4,7 +4,8 @@
 
 #pragma once
 
-#include <atomic>
+#include "team.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -56,21 +57,8 @@ constexpr int64_t SHARES = 16;
 // body(share, first, last) for the pieces of each share.
 template <typename Body>
 void parallel(int64_t threads, int64_t pieces, int64_t shares, Body body) {
-    std::atomic<int64_t> next{0};
-    auto work = [&] {
-        for (int64_t share; (share = next.fetch_add(1, std::memory_order_relaxed)) < shares;)
-            body(share, pieces * share / shares, pieces * (share + 1) / shares);
-    };
-#ifdef _OPENMP
-    if (threads > 1) {
-#pragma omp parallel num_threads(threads)
-        work();
-        return;
-    }
-#else
-    (void)threads;
-#endif
-    work();
+    auto work = [&](int64_t share) { body(share, pieces * share / shares, pieces * (share + 1) / shares); };
+    Team::run(pieces > 1 ? threads : 1, shares, work);
 }
 
 // to[j][i] = from[i][j] in a block of 8x8, rows `across` and `down` floats apart
