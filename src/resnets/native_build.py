@@ -96,7 +96,8 @@ class Library(Generic[Opened]):
             lines = Path("/proc/cpuinfo").read_text().splitlines()
             cpu += "".join(sorted({line for line in lines if line.startswith(("flags", "Features", "model name"))}))
         headers = (path.read_bytes() for path in sorted(self.source.parent.glob("*.h")))
-        parts = (self.source.read_bytes(), *headers, version, repr(self.ways).encode(), cpu.encode(), self.salt.encode())
+        words = (repr(self.ways), cpu, self.salt)
+        parts = (self.source.read_bytes(), *headers, version, *(word.encode() for word in words))
         return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
 
     def _compile(self, compiler: str, folder: Path) -> tuple[Path, Opened]:

@@ -23,6 +23,8 @@ SETS = "cifar10, cifar100, fashion-mnist"  # as in `data.sets`, which imports nu
 DATA = f"{SETS}, synthetic[:N], imagenet:DIR or a folder of class folders"
 DEVICE = "cpu, cuda, mps ... (auto: an accelerator if there is one)"
 
+THREADS = "threads that compute: a number, or auto to follow what else the machine does"
+
 Record = TypeVar("Record")
 Result = TypeVar("Result")
 
@@ -51,6 +53,13 @@ def option(
         **{"least": least, "most": most, "short": short, "aliases": aliases or {}, **more},
     }
     return dataclasses.field(default=default, metadata=known)
+
+
+def parse_threads(text: str) -> str:
+    """`auto` or a whole number."""
+    if text != "auto" and not (text.isascii() and text.isdecimal() and 1 <= int(text) <= 1024):
+        raise UserError(f"threads must be auto or a whole number from 1 to 1024, not {shown(text)}.")
+    return text
 
 
 def list_meanings(meanings: Mapping[str, str]) -> str:

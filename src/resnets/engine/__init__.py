@@ -10,6 +10,7 @@ from resnets.errors import UserError, one_of
 if TYPE_CHECKING:
     from resnets.engine.frozen import freeze
     from resnets.engine.prepared import prepare
+    from resnets.engine.threads import set_threads
 
 ENGINES = {  # of training
     "auto": "whatever is fastest here",
@@ -22,8 +23,12 @@ MODES = {  # of memory in training, the fastest first
     "min": "lean, and the units are run again in segments, of which only the inputs are kept",
 }
 
-__all__ = ["ENGINES", "MODES", "freeze", "prepare", "require_mode"]
-_WHERE = {"freeze": "resnets.engine.frozen", "prepare": "resnets.engine.prepared"}  # what imports torch
+__all__ = ["ENGINES", "MODES", "freeze", "prepare", "require_mode", "set_threads"]
+_WHERE = {  # what imports torch
+    "freeze": "resnets.engine.frozen",
+    "prepare": "resnets.engine.prepared",
+    "set_threads": "resnets.engine.threads",
+}
 
 
 def __getattr__(name: str) -> Any:

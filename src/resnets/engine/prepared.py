@@ -16,7 +16,8 @@ from resnets.engine import require_mode
 from resnets.engine.memory_estimate import choose_mode, segments
 from resnets.engine.native.unit import NativeUnit
 from resnets.engine.recompute import Recompute
-from resnets.engine.runners import Choice, choose_ends, choose_runners
+from resnets.engine.runners import Choice, Ends, choose_ends, choose_runners
+from resnets.engine.threads import follow, hold
 from resnets.engine.watch import Watch
 from resnets.errors import UserError
 from resnets.nn import ResNet, Unit
@@ -113,17 +114,28 @@ class Prepared(ResNet):
             ends=ends,
             watch=Watch(watched),
             runs_units=bool(recognized),
+            dependence=_find_thread_dependence(choices, ends),
         )
+
+    def find_thread_dependence(self) -> str | None:
+        """Why the bytes of a training step depend on the number of threads, or None if they do not.
+
+        Layers that a user freezes, other dtypes and autocast are PyTorch's too; they always get all threads.
+        """
+        return self.dependence
 
     def forward(self, x: Tensor) -> Tensor:
         net = self.original
         if not (net.training and torch.is_grad_enabled() and type(x) is Tensor) or _is_observed():
+            hold()
             return net(x)
         if not self.watch.is_unchanged():
             self._choose()
         if not self.runs_units:
+            hold()
             return net(x)
         net.spec.check_images(x.shape)
+        hold() if self.dependence else follow(("train", x.shape))
         x = self.ends.stem(x)
         for part in self.parts:
             x = part(x)
@@ -145,7 +157,17 @@ def _list_read_modules(unit: nn.Module) -> list[nn.Module]:
     return [module for module in unit.modules() if module not in called]
 
 
-_CHOSEN = ("choices", "lengths", "parts", "ends", "watch", "runs_units")
+_CHOSEN = ("choices", "lengths", "parts", "ends", "watch", "runs_units", "dependence")
+
+
+def _find_thread_dependence(choices: list[Choice], ends: Ends) -> str | None:
+    for i, choice in enumerate(choices):
+        if choice.runner != "native" or choice.run.unit.spec.shortcut.is_custom:  # type: ignore[attr-defined]
+            return f"PyTorch runs unit {i}"
+    for name, part in ends._asdict().items():
+        if isinstance(part, nn.Module) and any(True for _ in part.parameters()):
+            return f"PyTorch runs the {name}"
+    return None
 
 
 def _is_observed() -> bool:

@@ -17,6 +17,7 @@ from resnets.data.test_pictures import MemoryPictures, TestPictures, open_pictur
 from resnets.data.transform import transform_of
 from resnets.engine.device import choose
 from resnets.engine.inference import inference
+from resnets.engine.threads import Threads
 from resnets.errors import UserError
 from resnets.evaluation.ensemble import Member, batches, probabilities
 from resnets.evaluation.options import EvaluateOptions, PredictOptions
@@ -63,10 +64,11 @@ def evaluate(
     for net in nets:
         if images is not None:
             _require_fitting(net, images, warn)
-    if images is not None and len(nets) == 1 and not options.has_views:
-        score, found = _score_whole(nets[0], images, options), {"views": "whole images"}
-    else:
-        score, found = _score_views(nets, images, name, options=options, progress=progress or Silent(), warn=warn)
+    with Threads(options.threads):
+        if images is not None and len(nets) == 1 and not options.has_views:
+            score, found = _score_whole(nets[0], images, options), {"views": "whole images"}
+        else:
+            score, found = _score_views(nets, images, name, options=options, progress=progress or Silent(), warn=warn)
     specs = [net.spec.to_dict() for net in nets]
     context = {"network": specs[0], **({"networks": specs} if len(nets) > 1 else {}), "data": name, **score.context}
     return score.with_context({**context, **found, "average": options.average}, nets)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from resnets.options import DATA, DEVICE, option
+from resnets.options import DATA, DEVICE, THREADS, option, parse_threads
 from resnets.view_options import ViewOptions
 
 ENGINE = "plain, frozen, onnxruntime or openvino (auto: frozen on a CPU, else plain)"
@@ -29,6 +29,7 @@ class EvaluateOptions(ViewOptions):
     data_dir: str | Path | None = option(None, "folder to look for the data in", metavar="DIR", aliases={"dir": "{}"})
     device: str = option("auto", DEVICE, show=False)
     engine: str = option("auto", ENGINE, show=False)
+    threads: str = option("auto", THREADS, parse=parse_threads, metavar="N|auto")
 
 
 @dataclass(frozen=True)
@@ -38,3 +39,4 @@ class PredictOptions(ViewOptions):
     top: int = option(5, "number of classes for each picture", least=1)
     device: str = option("auto", DEVICE, show=False)
     engine: str = option("auto", ENGINE, show=False)
+    threads: str = option("auto", THREADS, parse=parse_threads, metavar="N|auto")

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from resnets.engine.threads import hold
+
 
 def precise_bn(net: nn.Module, batches: Iterable[Tensor]) -> None:
     """Replace each BN's running mean and variance by their plain averages over the batches.
@@ -27,6 +29,7 @@ def precise_bn(net: nn.Module, batches: Iterable[Tensor]) -> None:
             norm.train()
         with torch.no_grad():
             for x in batches:
+                hold()  # PyTorch's BN rounds by the number of threads
                 net(x)
     finally:
         for norm, momentum in zip(norms, momenta, strict=True):

@@ -12,6 +12,7 @@ from PIL import Image
 
 from resnets.data.picture import look_at_file, pictures_below
 from resnets.data.test_pictures import PictureViews, map_ahead, size_of_views
+from resnets.engine.threads import Threads
 from resnets.errors import UserError
 from resnets.evaluation.ensemble import Member, batches, probabilities
 from resnets.evaluation.evaluate import make_member
@@ -60,6 +61,7 @@ class Predictor:
             raise UserError("name the network to use: --weights, with a file of weights or a run's folder.")
         self.net: ResNet = open_model(DEFAULT if model is None else model)
         self.options = options
+        self.threads = Threads(options.threads)
         self.member: Member = make_member(self.net, options)
 
     def predict(self, pictures: Sequence[Path | Image.Image]) -> Iterator[Prediction]:
@@ -67,7 +69,8 @@ class Predictor:
         stream = zip(pictures, map_ahead(self._look, pictures, size_of_views), strict=True)
         for batch in batches(stream, lambda pair: size_of_views(pair[1])):
             seen = [found for _, found in batch if isinstance(found, PictureViews)]
-            ranked = iter(self._rank(seen) if seen else ())
+            with self.threads:
+                ranked = iter(list(self._rank(seen)) if seen else ())
             for picture, found in batch:
                 file = "" if isinstance(picture, Image.Image) else str(picture)
                 yield Prediction(file, fault=found) if isinstance(found, str) else Prediction(file, *next(ranked))

@@ -10,7 +10,7 @@ from typing import Any
 from resnets.engine import ENGINES, MODES
 from resnets.errors import UserError, shown
 from resnets.experiments.budgets import BUDGETS
-from resnets.options import DEVICE, SEEDS, Options, option, parse_seeds
+from resnets.options import DEVICE, SEEDS, THREADS, Options, option, parse_seeds, parse_threads
 
 MOST_SEEDS = 10_000  # of a row or a variant
 
@@ -33,6 +33,7 @@ class ReproduceOptions(Options):
     memory: str = option(
         "auto", "fast, lean, min, or auto: the first that fits", choices=(*MODES, "auto"), metavar="MODE"
     )
+    threads: str = option("auto", THREADS, parse=parse_threads, metavar="N|auto")
     dry_run: bool = option(False, "plan and estimate, and run nothing")
 
 

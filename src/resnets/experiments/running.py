@@ -59,6 +59,7 @@ class Runner:
                 device=options.device,
                 engine=options.engine,
                 memory=options.memory,
+                threads=options.threads,
                 quiet=self.quiet,
                 bad_images=options.bad_images,
                 **self.training,

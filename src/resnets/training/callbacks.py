@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING, Any
 import torch
 
 from resnets.atomic import write_error
+from resnets.engine.threads import hold
 from resnets.errors import UserError
 from resnets.runs import Run
 from resnets.training.plan import Plan
@@ -158,6 +159,7 @@ class SignalLog(Callback):
     def _measure(self, training: Session) -> None:
         if training.step % self.every == 0 or training.step == training.total:
             trainer = training.trainer
+            hold()
             training.log("signal", **trainer.task.measure_signal(trainer.net))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from resnets.engine import ENGINES, MODES
-from resnets.options import DATA, DEVICE, Options, list_meanings, option, parse_seed
+from resnets.options import DATA, DEVICE, THREADS, Options, list_meanings, option, parse_seed, parse_threads
 from resnets.recipe import RECIPES
 
 
@@ -34,6 +34,7 @@ class TrainOptions(Options):
     memory: str = option(
         "auto", f"{list_meanings(MODES)}; auto: the first of these that fits", metavar="MODE", show=False
     )
+    threads: str = option("auto", THREADS, parse=parse_threads, metavar="N|auto")
     checkpoint_every: float = option(60.0, "seconds between checkpoints", least=0, metavar="SECONDS")
     log_every: int = option(50, "steps between lines of metrics", least=1, metavar="N")
     signal_every: int = option(

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from resnets.engine.native.kernels import VERSION
 from resnets.engine.prepared import Prepared
 from resnets.errors import UserError
 from resnets.recipe import Recipe
@@ -102,14 +103,20 @@ def describe_engine(
         "units": " ".join(units),
         "device": device.type,
         "processes": processes,
-        "threads": torch.get_num_threads(),
+        "threads": "any" if find_thread_dependence(model) is None else torch.get_num_threads(),
+        **({"kernels": VERSION} if "native" in units else {}),
     }
+
+
+def find_thread_dependence(model: nn.Module) -> str | None:
+    """Why the bytes of a training step depend on the number of threads, or None if they do not."""
+    return model.find_thread_dependence() if isinstance(model, Prepared) else "PyTorch alone computes it"
 
 
 def find_changes(config: dict[str, Any], now: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
     """The settings that compute a run in another way than before, each with the old and the new value."""
     before, after = _read_engine(config), _read_engine(now)
-    shared = [key for key in after if before.get(key) is not None]
+    shared = [key for key in after if before.get(key) is not None and after[key] is not None]
     return {key: (before[key], after[key]) for key in shared if before[key] != after[key]}
 
 
@@ -119,6 +126,10 @@ def _read_engine(config: dict[str, Any]) -> dict[str, Any]:
     found |= {"torch": config.get("versions", {}).get("torch"), "cpu": config.get("machine", {}).get("cpu")}
     for changed in config.get("resumed", []):
         found |= changed
+    if "native" in found.get("units", ""):
+        found.setdefault("kernels", 1)  # which did not say so
+    if found.get("threads") == "any":
+        found["threads"] = None  # another number changes nothing
     return {key: value for key, value in found.items() if key != "step"}
 
 

@@ -20,6 +20,7 @@ from torch import nn
 from resnets.atomic import write_atomically
 from resnets.engine.device import start_engine
 from resnets.engine.memory_estimate import choose_mode
+from resnets.engine.threads import Threads
 from resnets.errors import DivergedError, UserError, describe_out_of_memory, is_out_of_memory, shown
 from resnets.options import describe_options, split_keywords
 from resnets.recipe import Recipe
@@ -103,7 +104,8 @@ def train(
         job = resolve_job(
             model, data, recipe, chosen, network={**(network or {}), **fields}, changes=changes, warn=complain
         )
-        return train_job(job, workers, device, tuple(callbacks))
+        with Threads(chosen.threads):
+            return train_job(job, workers, device, tuple(callbacks))
     except (MemoryError, RuntimeError, OSError) as error:
         if is_out_of_memory(error):
             raise UserError(describe_out_of_memory(error)) from error
@@ -253,10 +255,16 @@ class Session:
     def plan(self) -> Plan:
         recipe, choices = self.job.recipe, getattr(self.trainer.prepared, "choices", ())
         plain = sorted({f"some units run plain: {choice.reason}." for choice in choices if choice.runner == "plain"})
-        notices = (*plain, *self.trainer.schedule.notices())
+        notices = (*plain, *self._describe_threads(), *self.trainer.schedule.notices())
         examples, network = self.trainer.schedule.images, self.key.network.name
         names = self.run.path, network, self.key.data, examples, recipe.name, self.job.why
         return Plan(*names, recipe.batch, self.total, self.step, notices)
+
+    def _describe_threads(self) -> list[str]:
+        why = resume.find_thread_dependence(self.trainer.prepared)
+        if why is None or self.trainer.device.type != "cpu":
+            return []
+        return [f"another number of threads than {torch.get_num_threads()} would change the rounding, as {why}."]
 
     def go(self) -> None:
         """Train from here to the end."""

@@ -130,7 +130,7 @@ class _Run(torch.autograd.Function):
             if sink.end == PLAIN:
                 g = whole
             whole = g if branch.relu == "last" else whole
-            gradient, of_norms = _norm_back(kernels, branch.tail, norm, (g, sums), c, branch.times)
+            gradient, of_norms = _norm_back(kernels, branch.tail, norm, (g, sums, c), branch.times)
         of_weights: list[Tensor] = []
         while maps:
             at = len(maps) - 1
@@ -143,7 +143,7 @@ class _Run(torch.autograd.Function):
             g, sums = _convolve_back(kernels, step, activated, gradient, branch.scale(at, weight))
             gradient = Source(RAW, g)
             if step.bn is not None and norm is not None:
-                gradient, found = _norm_back(kernels, step.bn, norm, (g, sums), x)
+                gradient, found = _norm_back(kernels, step.bn, norm, (g, sums, x))
                 of_norms = found + of_norms
         adds = ctx.same and branch.adds
         of_x = gradient.x
@@ -153,9 +153,7 @@ class _Run(torch.autograd.Function):
         return None, None, of_x, None if ctx.same or not branch.adds else whole, *of_weights, *of_norms
 
 
-def _normalize(
-    kernels: Kernels, bn: nn.BatchNorm2d, x: Tensor, sums: Tensor | None, times: float = 1.0
-) -> Normalized:
+def _normalize(kernels: Kernels, bn: nn.BatchNorm2d, x: Tensor, sums: Tensor | None, times: float = 1.0) -> Normalized:
     if sums is None:
         _, sums = kernels.transform(Source(RAW, x), Sink(sums=True), keep=False)
     assert sums is not None
@@ -166,12 +164,14 @@ def _norm_back(
     kernels: Kernels,
     bn: nn.BatchNorm2d,
     norm: Normalized,
-    passing: tuple[Tensor, Tensor | None],
-    x: Tensor,
+    seen: tuple[Tensor, Tensor | None, Tensor],
     times: float = 1.0,
 ) -> tuple[Source, list[Tensor]]:
-    """The gradient in front of BN, to be computed where it is read, and those of gamma and beta."""
-    g, sums = passing
+    """The gradient in front of BN, to be computed where it is read, and those of gamma and beta.
+
+    `seen` are the gradient behind BN, its sums, and what BN read.
+    """
+    g, sums, x = seen
     assert sums is not None
     gamma, beta, a, b, d = kernels.norm_backward(bn, norm, sums, x.numel() // x.shape[1], times)
     return Source(LINEAR, g, x, a, b, norm.c, d), [gamma, beta]

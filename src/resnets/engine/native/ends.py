@@ -12,6 +12,7 @@ from torch.autograd.function import once_differentiable
 from resnets.engine.native.branch import Branch, Step
 from resnets.engine.native.kernels import Kernels
 from resnets.engine.native.unit import is_last, is_plain, native_act, suits
+from resnets.engine.threads import hold
 from resnets.nn.structure import HOOKS
 
 
@@ -29,6 +30,7 @@ class NativeStem:
 
     def __call__(self, x: Tensor) -> Tensor:
         if x.requires_grad or self.conv.out_channels % 8 or not suits(x, [self.conv], self.norms):
+            hold()
             return self.stem(x)
         y, _ = self.branch(x)
         if not (is_last(x) or is_last(self.conv.weight)):
@@ -44,7 +46,10 @@ class NativeAct:
         self.layers, self.act, self.norms = layers, act, [act.tail]
 
     def __call__(self, x: Tensor) -> Tensor:
-        return self.act(x)[0] if suits(x, [], self.norms) else self.layers(x)
+        if suits(x, [], self.norms):
+            return self.act(x)[0]
+        hold()
+        return self.layers(x)
 
 
 def choose_act(layers: nn.Module, kernels: Kernels) -> Callable[[Tensor], Tensor]:
@@ -63,6 +68,7 @@ class NativeClassifier:
         linear = self.linear
         tensors = x, linear.weight, linear.bias
         if torch.is_autocast_enabled("cpu") or not all(is_plain(t) and t.is_contiguous() for t in tensors):
+            hold()
             return linear(x)
         return _Linear.apply(self.kernels, x, linear.weight, linear.bias)  # type: ignore[no-untyped-call]
 

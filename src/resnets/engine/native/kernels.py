@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from resnets.engine.arena import empty_map
 
 _Pointer, _Number = ctypes.c_void_p, ctypes.c_int64
+VERSION = 2  # of their rounding: another order of sums is another version
 RAW, ACT, LINEAR, RELU, AFFINE = range(5)  # ways in
 PLAIN, ADD, ADD_RELU, MASK = range(4)  # ways out
 _FUNCTIONS = (
@@ -96,6 +97,16 @@ class Normalized(NamedTuple):
     d: Tensor
 
 
+class GateMaps(NamedTuple):
+    """What a gate reads: the result of its 1x1 convolution, its bias, the shortcut's map and that of F."""
+
+    exclusive: bool
+    z: Tensor
+    bias: Tensor
+    x: Tensor
+    r: Tensor
+
+
 class Kernels:
     """The functions of a compiled library."""
 
@@ -109,7 +120,7 @@ class Kernels:
     def conv(
         self, source: Source, weight: Tensor, sink: Sink, *, stride: int = 1, back_to: tuple[int, int] | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        """A convolution padded by half its side, or the gradient of its input, of a size `back_to`, from its output's."""
+        """A convolution padded by half its side; with `back_to`, the size of its input, the gradient of that input."""
         out, into, side, _ = weight.shape
         weight = weight.contiguous(memory_format=torch.channels_last)
         height, width = source.x.shape[2:] if back_to is None else back_to
@@ -170,20 +181,19 @@ class Kernels:
 
     # --- gates and the classifier -----------------------------------------------------------------
 
-    def gate(self, exclusive: bool, z: Tensor, bias: Tensor, x: Tensor, r: Tensor) -> Tensor:
+    def gate(self, maps: GateMaps) -> Tensor:
         """(1 - g) x + g r, or if it is not `exclusive` (1 - g) x + r, with g = sigmoid(z + bias)."""
-        y = empty_map(x.shape)
-        self._library.gate_forward(*_gate(exclusive, z, bias, x, r), _pointer(y))
+        y = empty_map(maps.x.shape)
+        self._library.gate_forward(*_gate(maps), _pointer(y))
         return y
 
-    def gate_backward(
-        self, exclusive: bool, z: Tensor, bias: Tensor, x: Tensor, r: Tensor, grad: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def gate_backward(self, maps: GateMaps, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The gradients of z, of x without what comes through z, of r and of the bias."""
-        of_z, of_x, of_bias = empty_map(x.shape), empty_map(x.shape), torch.empty_like(bias)
-        of_r = empty_map(x.shape) if exclusive else grad
+        shape = maps.x.shape
+        of_z, of_x, of_bias = empty_map(shape), empty_map(shape), torch.empty_like(maps.bias)
+        of_r = empty_map(shape) if maps.exclusive else grad
         pointers = map(_pointer, (grad, of_z, of_x, of_r, of_bias))
-        self._library.gate_backward(*_gate(exclusive, z, bias, x, r), *pointers)
+        self._library.gate_backward(*_gate(maps), *pointers)
         return of_z, of_x, of_r, of_bias
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -201,7 +211,8 @@ class Kernels:
         return found
 
 
-def _gate(exclusive: bool, z: Tensor, bias: Tensor, x: Tensor, r: Tensor) -> tuple[Any, Any]:
+def _gate(maps: GateMaps) -> tuple[Any, Any]:
+    exclusive, z, bias, x, r = maps
     for tensor in (z, x, r):
         assert tensor.is_contiguous(memory_format=torch.channels_last), "maps are in channels_last order"
     return ctypes.byref(_shape(x)), ctypes.byref(_Gate(exclusive, _at(z), _at(bias), _at(x), _at(r)))

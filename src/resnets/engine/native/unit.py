@@ -12,7 +12,8 @@ from torch.nn import functional
 
 from resnets.engine.inplace_unit import split_layers
 from resnets.engine.native.branch import Branch, Step
-from resnets.engine.native.kernels import ADD, RAW, Kernels, Sink, Source
+from resnets.engine.native.kernels import ADD, RAW, GateMaps, Kernels, Sink, Source
+from resnets.engine.threads import hold
 from resnets.nn import Unit
 from resnets.nn import shortcuts as kinds
 
@@ -38,6 +39,7 @@ class NativeUnit:
 
     def with_sums(self, x: Tensor, sums: Tensor | None) -> tuple[Tensor, Tensor | None]:
         if not self._suits(x):
+            hold()
             return self.unit(x), None
         draws_rows = isinstance(self.unit.shortcut, kinds.Dropout) and not is_last(x)
         if self.shared is not None:
@@ -83,14 +85,13 @@ class _Gated(torch.autograd.Function):
     """(1 - g) h + g r or (1 - g) h + r with g = sigmoid(W h + b)."""
 
     @staticmethod
-    def forward(
-        ctx: Any, kernels: Kernels, exclusive: bool, h: Tensor, r: Tensor, weight: Tensor, bias: Tensor
-    ) -> Tensor:
+    def forward(ctx: Any, kernels: Kernels, exclusive: bool, *tensors: Tensor) -> Tensor:
+        h, r, weight, bias = tensors
         h, r = (map_.contiguous(memory_format=torch.channels_last) for map_ in (h, r))
         z, _ = kernels.conv(Source(RAW, h), weight, Sink())
         ctx.kernels, ctx.exclusive = kernels, exclusive
         ctx.save_for_backward(z, h, r, weight, bias)
-        return kernels.gate(exclusive, z, bias, h, r)
+        return kernels.gate(GateMaps(exclusive, z, bias, h, r))
 
     @staticmethod
     @once_differentiable
@@ -98,7 +99,7 @@ class _Gated(torch.autograd.Function):
         kernels: Kernels = ctx.kernels
         z, h, r, weight, bias = ctx.saved_tensors
         grad = grad.contiguous(memory_format=torch.channels_last)
-        of_z, of_h, of_r, of_bias = kernels.gate_backward(ctx.exclusive, z, bias, h, r, grad)
+        of_z, of_h, of_r, of_bias = kernels.gate_backward(GateMaps(ctx.exclusive, z, bias, h, r), grad)
         of_weight = kernels.conv_filters(Source(RAW, h), Source(RAW, of_z), weight)
         height, width = h.shape[2:]
         of_h, _ = kernels.conv(Source(RAW, of_z), weight, Sink(ADD, add=of_h), back_to=(height, width))
