@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Hashable
+from typing import Any
 
 import torch
 
@@ -19,11 +20,6 @@ _JUMP = 1.3  # times as long as usual: a step that takes more asks for a trial
 _WORSE = 1.25  # times as long as the best: a number of threads that takes more is tried once, not twice
 _FIRST, _SOON, _LATE = 3, 20, 100  # steps before the first trial, between trials, and between those that change nothing
 _SECONDS = 2.0, 60.0  # between trials, at least and at most
-
-
-def _apply(count: int) -> None:
-    if torch.get_num_threads() != count:
-        torch.set_num_threads(count)
 
 
 class Follower:
@@ -37,10 +33,10 @@ class Follower:
         self,
         most: int,
         clock: Callable[[], float] = time.perf_counter,
-        apply: Callable[[int], None] = _apply,
+        apply: Callable[[int], None] | None = None,
     ) -> None:
         self.counts = sorted({most, max(1, most - 1), max(1, most // 2), 1}, reverse=True)
-        self.clock, self.apply = clock, apply
+        self.clock, self.apply = clock, apply or _use
         self.count = most
         self._key: Hashable = None
         self._started = math.nan
@@ -95,9 +91,15 @@ class Follower:
 
 
 class _Now:
-    """The follower of this process, while there is one."""
+    """How this process computes, inside `Threads`."""
 
+    most: int | None = None  # threads that may be used; None outside
+    native: int | None = None  # threads of the kernels in the step that runs; None: torch's number
     follower: Follower | None = None
+
+
+def _use(count: int) -> None:
+    _Now.native = count
 
 
 class Threads:
@@ -106,19 +108,23 @@ class Threads:
     def __init__(self, threads: int | str) -> None:
         self.word = parse_threads(str(threads))
         self.follower: Follower | None = None
-        self.before: tuple[int, Follower | None] = torch.get_num_threads(), None
+        self.before: tuple[Any, ...] = ()
 
     def __enter__(self) -> Threads:
-        self.before = torch.get_num_threads(), _Now.follower
+        self.before = torch.get_num_threads(), _Now.most, _Now.native, _Now.follower
         if self.word != "auto":
-            torch.set_num_threads(int(self.word))
+            _Now.most, self.follower = int(self.word), None
         elif self.follower is None:
-            self.follower = _Now.follower or Follower(torch.get_num_threads())
+            _Now.most = _Now.most or torch.get_num_threads()
+            self.follower = _Now.follower or Follower(_Now.most)
+        else:
+            _Now.most = self.follower.counts[0]
         _Now.follower = self.follower
+        hold()
         return self
 
     def __exit__(self, *error: object) -> None:
-        count, _Now.follower = self.before
+        count, _Now.most, _Now.native, _Now.follower = self.before
         torch.set_num_threads(count)
 
 
@@ -130,13 +136,27 @@ def set_threads(threads: int | str) -> None:
     Threads(threads).__enter__()
 
 
+def count_threads() -> int:
+    """How many threads the kernels may use now."""
+    return _Now.native or torch.get_num_threads()
+
+
 def follow(key: Hashable) -> None:
-    """A step begins whose result does not depend on the number of threads; `key` names its kind."""
+    """A step of the kernels begins; `key` names its kind. What PyTorch does in it has one thread: its threads would
+    wait for their next work on the cores that the kernels need.
+    """
+    if _Now.most is None:
+        return
     if _Now.follower is not None:
         _Now.follower.tick(key)
+    else:
+        _Now.native = _Now.most
+    if torch.get_num_threads() != 1:
+        torch.set_num_threads(1)
 
 
 def hold() -> None:
-    """A step begins whose result depends on the number of threads: it gets all of them."""
-    if _Now.follower is not None and torch.get_num_threads() != _Now.follower.counts[0]:
-        torch.set_num_threads(_Now.follower.counts[0])
+    """A step begins whose result depends on PyTorch's number of threads: it gets all of them."""
+    _Now.native = None
+    if _Now.most is not None and torch.get_num_threads() != _Now.most:
+        torch.set_num_threads(_Now.most)

@@ -30,6 +30,7 @@ from resnets.engine.native.kernels import (
     Sink,
     Source,
 )
+from resnets.nn.shortcuts import Pad
 
 _LAST = torch.channels_last
 
@@ -53,6 +54,7 @@ class Branch:
     adds: bool = False  # h is added here
     tail: nn.BatchNorm2d | None = None
     relu: str = ""  # "first" on BN(r), "last" on the sum
+    pad: Pad | None = None  # what makes h of x, option A
     times: float = 1.0  # what multiplies r; ReLU is not "first" then
 
     @property
@@ -69,7 +71,7 @@ class Branch:
         """The end of the branch, and its sums for a BN behind it. `sums` are those of x, where they are known."""
         parameters = [step.conv.weight for step in self.steps]
         parameters += [p for bn in self.norms if bn is not None for p in (bn.weight, bn.bias)]
-        return _Run.apply(self, sums, x, h if self.adds else None, *parameters)  # type: ignore[no-untyped-call]
+        return _Run.apply(self, sums, x, h if self.adds and self.pad is None else None, *parameters)  # type: ignore[no-untyped-call]
 
 
 class _Run(torch.autograd.Function):
@@ -81,6 +83,8 @@ class _Run(torch.autograd.Function):
         same = h is x
         y = x.contiguous(memory_format=_LAST)
         h = y if same else None if h is None else h.contiguous(memory_format=_LAST)
+        if branch.pad is not None:
+            h = kernels.pad(y, y.shape[1] + sum(branch.pad.zeros), branch.pad.stride, branch.pad.zeros[4])
         maps: list[Tensor] = []
         norms: list[Normalized | None] = []
         for i, step in enumerate(steps):
@@ -116,6 +120,7 @@ class _Run(torch.autograd.Function):
         norms = [Normalized(*islice(rest, 4)) if bn is not None else None for bn in branch.norms]
         weights = list(islice(rest, len(steps)))
         whole = grad.contiguous(memory_format=_LAST)  # what goes to h
+        apart = branch.adds and not ctx.same and branch.pad is None  # h is an input of its own
         gradient = Source(RAW, whole)
         of_norms: list[Tensor] = []
         if branch.tail is not None:
@@ -139,7 +144,7 @@ class _Run(torch.autograd.Function):
             of_weight = kernels.conv_filters(activated, gradient, weight, stride=step.conv.stride[0])
             of_weights.insert(0, branch.scale(at, of_weight))
             if not maps and step.bn is None and not ctx.needs_input_grad[2]:  # images
-                return None, None, None, whole if branch.adds and not ctx.same else None, *of_weights, *of_norms
+                return None, None, None, whole if apart else None, *of_weights, *of_norms
             g, sums = _convolve_back(kernels, step, activated, gradient, branch.scale(at, weight))
             gradient = Source(RAW, g)
             if step.bn is not None and norm is not None:
@@ -150,7 +155,9 @@ class _Run(torch.autograd.Function):
         if gradient.way == LINEAR or adds:
             ours = gradient.x is not whole and gradient.x is not grad  # and may be written over
             of_x, _ = kernels.transform(gradient, Sink(ADD, add=whole) if adds else Sink(), over=ours)
-        return None, None, of_x, None if ctx.same or not branch.adds else whole, *of_weights, *of_norms
+        if branch.pad is not None:
+            kernels.add_pad_gradient(whole, branch.pad.stride, branch.pad.zeros[4], of_x)
+        return None, None, of_x, whole if apart else None, *of_weights, *of_norms
 
 
 def _normalize(kernels: Kernels, bn: nn.BatchNorm2d, x: Tensor, sums: Tensor | None, times: float = 1.0) -> Normalized:

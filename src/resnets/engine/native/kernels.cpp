@@ -815,6 +815,37 @@ void gate_backward(const Shape* shape, const Gate* gate, const float* dy, float*
     }
 }
 
+// Option A: h is every `stride`-th pixel of x, and its channels from `padding` on; all others are 0.
+void pad_forward(const Shape* shape, const float* x, float* h) {
+    const Shape s = *shape;
+    const int64_t high = (s.height - 1) / s.stride + 1, wide = (s.width - 1) / s.stride + 1;
+    parallel(s.threads, s.n * high, SHARES, [&](int64_t, int64_t from, int64_t to) {
+        memset(h + from * wide * s.out, 0, (to - from) * wide * s.out * sizeof(float));
+        for (int64_t row = from; row < to; row++)
+            for (int64_t column = 0; column < wide; column++) {
+                int64_t pixel = (row / high * s.height + row % high * s.stride) * s.width + column * s.stride;
+                memcpy(h + (row * wide + column) * s.out + s.padding, x + pixel * s.into, s.into * sizeof(float));
+            }
+    });
+}
+
+// The gradient of h is added to that of x.
+void pad_backward(const Shape* shape, const float* dh, float* dx) {
+    const Shape s = *shape;
+    const int64_t high = (s.height - 1) / s.stride + 1, wide = (s.width - 1) / s.stride + 1;
+    parallel(s.threads, s.n * high, SHARES, [&](int64_t, int64_t from, int64_t to) {
+        for (int64_t row = from; row < to; row++)
+            for (int64_t column = 0; column < wide; column++) {
+                int64_t pixel = (row / high * s.height + row % high * s.stride) * s.width + column * s.stride;
+                const float* g = dh + (row * wide + column) * s.out + s.padding;
+                for (int64_t c = 0; c < s.into; c += L) {
+                    float* at = dx + pixel * s.into + c;
+                    store(at, load(at) + load(g + c));
+                }
+            }
+    });
+}
+
 // Class scores y[n][out] = x[n][into] w[out][into]' + b. `out` is any number.
 void linear_forward(const Shape* shape, const float* x, const float* w, const float* b, float* y) {
     const Shape s = *shape;

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from resnets.engine.arena import empty_map
+from resnets.engine.threads import count_threads
 
 _Pointer, _Number = ctypes.c_void_p, ctypes.c_int64
 VERSION = 2  # of their rounding: another order of sums is another version
@@ -19,7 +20,7 @@ PLAIN, ADD, ADD_RELU, MASK = range(4)  # ways out
 _FUNCTIONS = (
     *(f"conv{kind}{what}" for kind in ("3x3", "1x1", "_any") for what in ("", "_filters_gradient")),
     "pass",
-    *(f"{kind}_{way}" for kind in ("norm", "gate", "linear") for way in ("forward", "backward")),
+    *(f"{kind}_{way}" for kind in ("norm", "gate", "linear", "pad") for way in ("forward", "backward")),
 )
 
 
@@ -126,7 +127,7 @@ class Kernels:
         height, width = source.x.shape[2:] if back_to is None else back_to
         if back_to is not None:
             into, out = out, into
-        shape = _Shape(len(source.x), height, width, into, out, torch.get_num_threads(), side, stride, side // 2)
+        shape = _Shape(len(source.x), height, width, into, out, count_threads(), side, stride, side // 2)
         if back_to is None:
             height, width = (_outputs(size, side, stride) for size in (height, width))
         y = empty_map((len(source.x), out, height, width))
@@ -141,7 +142,7 @@ class Kernels:
         result = torch.empty_like(weight, memory_format=torch.channels_last)
         out, into, side, _ = weight.shape
         n, _, height, width = source.x.shape
-        shape = _Shape(n, height, width, into, out, torch.get_num_threads(), side, stride, side // 2)
+        shape = _Shape(n, height, width, into, out, count_threads(), side, stride, side // 2)
         left, right = source.raw(), gradient.raw()
         function = getattr(self._library, f"{_function(weight, stride)}_filters_gradient")
         function(ctypes.byref(shape), ctypes.byref(left), ctypes.byref(right), _pointer(result))
@@ -157,6 +158,20 @@ class Kernels:
         shape, left, right = _shape(x), source.raw(), _sink(sink, y if keep else None, sums)
         getattr(self._library, "pass")(ctypes.byref(shape), ctypes.byref(left), ctypes.byref(right))
         return y, sums
+
+    def pad(self, x: Tensor, out: int, stride: int, front: int) -> Tensor:
+        """Option A: every `stride`-th pixel, and `out` channels, of which those of x begin at `front`."""
+        n, into, height, width = x.shape
+        h = empty_map((n, out, _outputs(height, 1, stride), _outputs(width, 1, stride)))
+        shape = _Shape(n, height, width, into, out, count_threads(), 1, stride, front)
+        self._library.pad_forward(ctypes.byref(shape), _pointer(x), _pointer(h))
+        return h
+
+    def add_pad_gradient(self, grad: Tensor, stride: int, front: int, to: Tensor) -> None:
+        """Add the gradient that comes through `pad` to that of x."""
+        n, into, height, width = to.shape
+        shape = _Shape(n, height, width, into, grad.shape[1], count_threads(), 1, stride, front)
+        self._library.pad_backward(ctypes.byref(shape), _pointer(grad), _pointer(to))
 
     # --- BN -------------------------------------------------------------------------------------
 
@@ -199,14 +214,14 @@ class Kernels:
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         """x weight' + bias of vectors x."""
         y = x.new_empty(len(x), len(weight))
-        shape = _Shape(len(x), 1, 1, x.shape[1], len(weight), torch.get_num_threads(), 1, 1, 0)
+        shape = _Shape(len(x), 1, 1, x.shape[1], len(weight), count_threads(), 1, 1, 0)
         self._library.linear_forward(ctypes.byref(shape), *map(_pointer, (x, weight, bias, y)))
         return y
 
     def linear_backward(self, x: Tensor, weight: Tensor, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The gradients of x, weight and bias."""
         found = torch.empty_like(x), torch.empty_like(weight), x.new_empty(len(weight))
-        shape = _Shape(len(x), 1, 1, x.shape[1], len(weight), torch.get_num_threads(), 1, 1, 0)
+        shape = _Shape(len(x), 1, 1, x.shape[1], len(weight), count_threads(), 1, 1, 0)
         self._library.linear_backward(ctypes.byref(shape), *map(_pointer, (x, weight, grad, *found)))
         return found
 
@@ -228,7 +243,7 @@ def _sums(channels: int) -> Tensor:
 
 def _shape(x: Tensor) -> _Shape:
     n, channels, height, width = x.shape
-    return _Shape(n, height, width, channels, channels, torch.get_num_threads(), 1, 1, 0)
+    return _Shape(n, height, width, channels, channels, count_threads(), 1, 1, 0)
 
 
 def _outputs(size: int, side: int, stride: int) -> int:

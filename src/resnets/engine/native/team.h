@@ -1,14 +1,15 @@
 // A team of threads that share the work of a call.
 //
 // OpenMP's teams meet at a barrier: where another program has taken a core, everybody waits for the thread that lost it,
-// whether it has work or not. Here the caller waits for shares that were taken, not for threads, and it sleeps after a
-// short while, so that the core it stands on is free for the thread that has the share.
+// whether it has work or not. Here the caller waits for shares that were taken, not for threads. If a share does not come
+// for a while, the caller sleeps, so that its core is free for the thread that has the share.
 
 #pragma once
 
 #include <pthread.h>
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
@@ -39,7 +40,8 @@ class Team {
 
   private:
     using Call = void (*)(void*, int64_t);
-    static constexpr int SPIN = 4000;  // turns of waiting, some 50 microseconds, before a thread gives up its core
+    using Clock = std::chrono::steady_clock;
+    static constexpr int SPIN = 8000;  // turns of waiting, some 50 microseconds, before a thread gives up its core
 
     std::mutex busy, sleep;
     std::condition_variable wake_helpers, wake_caller;
@@ -95,30 +97,35 @@ class Team {
         }
     }
 
-    void share_out(int64_t threads, int64_t count, Call what, void* of) {
-        while (helpers < threads - 1) {
-            std::thread(&Team::help, this, helpers).detach();
-            helpers++;
+    void share_out(int64_t wanted, int64_t count, Call what, void* of) {
+        while (helpers < wanted - 1) {
+            std::thread(&Team::help, this, helpers++).detach();
         }
         const uint64_t number = (ticket.load() >> 32) + 1;
         shares = 0;  // nobody takes anything while the job is written
-        call = what, work = of, done = 0, open_to = threads - 1;
+        call = what, work = of, done = 0, open_to = wanted - 1;
         ticket.store(number << 32);
         shares.store(count);
         if (sleepers) {
             std::lock_guard<std::mutex> lock(sleep);
             wake_helpers.notify_all();
         }
-        while (take()) {
-        }
-        for (int i = 0; i < SPIN && done.load() < count; i++) relax();
-        if (done.load() < count) {
-            std::unique_lock<std::mutex> lock(sleep);
-            caller_sleeps = true;
-            wake_caller.wait(lock, [&] { return done.load() >= count; });
-            caller_sleeps = false;
-        }
+        const auto began = Clock::now();
+        int64_t own = 1;
+        while (take()) own++;
+        // A share that takes more than twice as long as one of the caller's is held by a thread that lost its core.
+        const auto now = Clock::now(), late = now + 2 * (now - began) / own + std::chrono::microseconds(20);
+        while (done.load() < count && Clock::now() < late)
+            for (int i = 0; i < 50; i++) relax();
+        if (done.load() < count) wait_for(count);
         shares = 0;
+    }
+
+    void wait_for(int64_t count) {
+        std::unique_lock<std::mutex> lock(sleep);
+        caller_sleeps = true;
+        wake_caller.wait(lock, [&] { return done.load() >= count; });
+        caller_sleeps = false;
     }
 };
 

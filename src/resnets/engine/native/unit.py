@@ -44,7 +44,7 @@ class NativeUnit:
         draws_rows = isinstance(self.unit.shortcut, kinds.Dropout) and not is_last(x)
         if self.shared is not None:
             x, sums = self.shared(x, sums)
-        h = self.resize(x) if self.branch.adds or not self.joins else None
+        h = self.resize(x) if not self.joins or (self.branch.adds and self.branch.pad is None) else None
         if draws_rows and h is not None:
             h = h.contiguous()
         r, sums = self.branch(x, sums, None if h is None else self._shorten(h))
@@ -138,9 +138,17 @@ def _cut(unit: Unit, kernels: Kernels, joins: bool) -> tuple[Branch, _Act | None
     after = _words(unit.after)
     adds = joins and not isinstance(unit.shortcut, kinds.Plain)
     times = unit.shortcut.b if joins and isinstance(unit.shortcut, kinds.Scale) else 1.0
+    pad = _find_pad(unit)
     if after == ["relu"] and joins and bn is not None and not relu:
-        return Branch(kernels, steps, adds, bn, "last" if adds else "first", times), None
-    return Branch(kernels, steps, adds, bn, relu, times), _act(unit.after, kernels)
+        return Branch(kernels, steps, adds, bn, "last" if adds else "first", pad, times), None
+    return Branch(kernels, steps, adds, bn, relu, pad, times), _act(unit.after, kernels)
+
+
+def _find_pad(unit: Unit) -> kinds.Pad | None:
+    """Option A by subsampling, where nothing else is done to h."""
+    resize = unit.resize
+    padded = isinstance(unit.shortcut, kinds.Identity) and isinstance(resize, kinds.Pad) and not resize.pool
+    return resize if padded else None  # type: ignore[return-value]
 
 
 def _words(layers: nn.Module) -> list[str]:
