@@ -8,6 +8,8 @@
 
 #include <jpeglib.h>
 
+#include "huffman.h"
+
 namespace {
 
 constexpr int MARGIN = 16, LINES = 4;
@@ -52,6 +54,117 @@ bool with_picture(const uint8_t* data, std::size_t bytes, Body body) {
     return done;
 }
 
+#if JPEG_LIB_VERSION >= 70
+int block_side(const jpeg_component_info& component) { return component.DCT_h_scaled_size; }
+int least_block_side(const jpeg_decompress_struct& image) { return image.min_DCT_h_scaled_size; }
+#else
+int block_side(const jpeg_component_info& component) { return component.DCT_scaled_size; }
+int least_block_side(const jpeg_decompress_struct& image) { return image.min_DCT_scaled_size; }
+#endif
+
+// How the entropy decoder of libjpeg begins, in every version; the header that says so is not always installed.
+struct EntropyDecoder {
+    void (*start_pass)(j_decompress_ptr);
+    boolean (*decode_mcu)(j_decompress_ptr, JBLOCKROW*);
+};
+
+// Reads the codes of a baseline image in place of libjpeg.
+class Reader {
+   public:
+    // `from` and `columns` are what jpeg_crop_scanline returned.
+    void take_over(jpeg_decompress_struct& image, JDIMENSION from, JDIMENSION columns) {
+        const int wide = image.comps_in_scan == 1 ? 1 : image.max_h_samp_factor;
+        const auto unit = static_cast<unsigned>(wide * least_block_side(image));
+        first = from / unit;
+        last = (from + columns - 1) / unit;
+        column = units = restarts = 0;
+        next = image.src->next_input_byte;
+        end = next + image.src->bytes_in_buffer;
+        scan = static_cast<uint8_t*>((*image.mem->alloc_large)(reinterpret_cast<j_common_ptr>(&image), JPOOL_IMAGE,
+                                                               image.src->bytes_in_buffer + huffman::PADDING));
+        copy_to_marker();
+        for (int i = 0; i < image.comps_in_scan; i++) {
+            const jpeg_component_info& component = *image.cur_comp_info[i];
+            const JHUFF_TBL &one = *image.dc_huff_tbl_ptrs[component.dc_tbl_no],
+                            &other = *image.ac_huff_tbl_ptrs[component.ac_tbl_no];
+            dc[component.dc_tbl_no].build(one.bits, one.huffval);
+            ac[component.ac_tbl_no].build(other.bits, other.huffval);
+            parts[i] = {&dc[component.dc_tbl_no], &ac[component.ac_tbl_no], block_side(component) > 1, 0};
+        }
+        image.client_data = this;
+        reinterpret_cast<EntropyDecoder*>(image.entropy)->decode_mcu = read_unit;
+    }
+
+   private:
+    struct Part {
+        huffman::Codes* dc;
+        huffman::Pairs* ac;
+        bool has_details;  // or each of its blocks is one pixel
+        int value;         // the first of the block before
+    };
+
+    static boolean read_unit(j_decompress_ptr image, JBLOCKROW* blocks) {
+        Reader& reader = *static_cast<Reader*>(image->client_data);
+        if (!reader.read(*image, blocks)) leave(reinterpret_cast<j_common_ptr>(image));
+        return TRUE;
+    }
+
+    bool read(const jpeg_decompress_struct& image, JBLOCKROW* blocks) {
+        if (image.restart_interval && units == image.restart_interval && !restart()) return false;
+        const bool seen = blocks && column >= first && column <= last;
+        units++;
+        if (++column == image.MCUs_per_row) column = 0;
+        for (int i = 0; i < image.blocks_in_MCU; i++)
+            if (!read_block(parts[image.MCU_membership[i]], seen ? *blocks[i] : nullptr)) return false;
+        return !in.is_past_the_end();
+    }
+
+    bool read_block(Part& part, JCOEF* block) {
+        int difference;
+        if (!part.dc->read_difference(in, difference)) return false;
+        part.value = static_cast<JCOEF>(part.value + difference);
+        if (!block) return part.ac->read<false>(in, nullptr);
+        block[0] = static_cast<JCOEF>(part.value);
+        return part.has_details ? part.ac->read<true>(in, block) : part.ac->read<false>(in, nullptr);
+    }
+
+    bool restart() {
+        if (!in.is_at_the_end() || end - next < 2 || next[1] != 0xd0 + restarts % 8) return false;
+        next += 2;
+        restarts++;
+        units = 0;
+        for (Part& part : parts) part.value = 0;
+        copy_to_marker();
+        return true;
+    }
+
+    // Copy the bytes up to the next marker, without the zeros that follow each FF.
+    void copy_to_marker() {
+        uint8_t* to = scan;
+        while (next < end) {
+            const void* found = std::memchr(next, 0xff, static_cast<std::size_t>(end - next));
+            const auto* stop = found ? static_cast<const uint8_t*>(found) : end;
+            std::memcpy(to, next, static_cast<std::size_t>(stop - next));
+            to += stop - next;
+            next = stop;
+            if (end - next < 2 || next[1] != 0) break;
+            *to++ = 0xff;
+            next += 2;
+        }
+        std::memset(to, 0, huffman::PADDING);
+        in = huffman::Bits(scan, static_cast<std::size_t>(to - scan));
+    }
+
+    huffman::Bits in;
+    huffman::Codes dc[NUM_HUFF_TBLS];
+    huffman::Pairs ac[NUM_HUFF_TBLS];
+    Part parts[MAX_COMPS_IN_SCAN];
+    const uint8_t *next, *end;  // of the file
+    uint8_t* scan;
+    unsigned first, last;  // of the units in a row, those that are seen
+    unsigned column, units, restarts;
+};
+
 bool usual(const jpeg_decompress_struct& image) {
     return image.jpeg_color_space == JCS_YCbCr || image.jpeg_color_space == JCS_GRAYSCALE;
 }
@@ -77,7 +190,8 @@ extern "C" int jpeg_size(const uint8_t* data, std::size_t bytes, int* width, int
 extern "C" int jpeg_part(const uint8_t* data, std::size_t bytes, int shrink, int wide, int high, int left, int top,
                          int width, int height, uint8_t* out) {
     if (left < 0 || top < 0 || width <= 0 || height <= 0 || width > wide - left || height > high - top) return 0;
-    return with_picture(data, bytes, [=](jpeg_decompress_struct& image) {
+    Reader reader;
+    return with_picture(data, bytes, [=, &reader](jpeg_decompress_struct& image) {
         jpeg_read_header(&image, TRUE);
         if (!usual(image)) return false;
         image.out_color_space = JCS_RGB;
@@ -89,6 +203,7 @@ extern "C" int jpeg_part(const uint8_t* data, std::size_t bytes, int shrink, int
         JDIMENSION from = static_cast<JDIMENSION>(left > MARGIN ? left - MARGIN : 0);
         JDIMENSION columns = static_cast<JDIMENSION>(wide - left - width > MARGIN ? left + width + MARGIN : wide) - from;
         jpeg_crop_scanline(&image, &from, &columns);  // moves `from` to the left, to where a block begins
+        if (!jpeg_has_multiple_scans(&image) && !image.arith_code) reader.take_over(image, from, columns);
         const std::size_t before = 3 * (static_cast<std::size_t>(left) - from), row = 3 * static_cast<std::size_t>(width);
         JSAMPARRAY lines =
             (*image.mem->alloc_sarray)(reinterpret_cast<j_common_ptr>(&image), JPOOL_IMAGE, 3 * columns, LINES);

@@ -18,7 +18,7 @@ from PIL import Image
 
 from resnets.native_build import Library, NotBuiltError, Ways
 
-_FLAGS = ("-std=c++17", "-O2", "-fPIC")
+_FLAGS = (("-std=c++17", "-O3", "-fPIC", "-march=native"), ("-std=c++17", "-O3", "-fPIC"))
 _END = b"\xff\xd9"
 _BEHIND = 1024  # bytes that some cameras write after the end of the image
 
@@ -64,7 +64,7 @@ def load() -> Jpeg | None:
     """The compiled functions, or None where they cannot be compiled."""
     source = Path(__file__).with_name("jpeg.cpp")
     try:
-        return Library(source, "a JPEG decoder", Ways((_FLAGS,), (("-ljpeg",),)), _open).load()[0]
+        return Library(source, "a JPEG decoder", Ways(_FLAGS, (("-ljpeg",),)), _open).load()[0]
     except NotBuiltError:
         return None
 
