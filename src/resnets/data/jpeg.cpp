@@ -9,6 +9,7 @@
 #include <jpeglib.h>
 
 #include "huffman.h"
+#include "resize.h"
 
 namespace {
 
@@ -68,6 +69,11 @@ struct EntropyDecoder {
     boolean (*decode_mcu)(j_decompress_ptr, JBLOCKROW*);
 };
 
+// Memory that is freed with the image.
+void* allocate(jpeg_decompress_struct& image, std::size_t size) {
+    return (*image.mem->alloc_large)(reinterpret_cast<j_common_ptr>(&image), JPOOL_IMAGE, size);
+}
+
 // Reads the codes of a baseline image in place of libjpeg.
 class Reader {
    public:
@@ -80,8 +86,7 @@ class Reader {
         column = units = restarts = 0;
         next = image.src->next_input_byte;
         end = next + image.src->bytes_in_buffer;
-        scan = static_cast<uint8_t*>((*image.mem->alloc_large)(reinterpret_cast<j_common_ptr>(&image), JPOOL_IMAGE,
-                                                               image.src->bytes_in_buffer + huffman::PADDING));
+        scan = static_cast<uint8_t*>(allocate(image, image.src->bytes_in_buffer + huffman::PADDING));
         copy_to_marker();
         for (int i = 0; i < image.comps_in_scan; i++) {
             const jpeg_component_info& component = *image.cur_comp_info[i];
@@ -96,7 +101,7 @@ class Reader {
     }
 
    private:
-    struct Part {
+    struct Component {
         huffman::Codes* dc;
         huffman::Pairs* ac;
         bool has_details;  // or each of its blocks is one pixel
@@ -119,7 +124,7 @@ class Reader {
         return !in.is_past_the_end();
     }
 
-    bool read_block(Part& part, JCOEF* block) {
+    bool read_block(Component& part, JCOEF* block) {
         int difference;
         if (!part.dc->read_difference(in, difference)) return false;
         part.value = static_cast<JCOEF>(part.value + difference);
@@ -133,7 +138,7 @@ class Reader {
         next += 2;
         restarts++;
         units = 0;
-        for (Part& part : parts) part.value = 0;
+        for (Component& part : parts) part.value = 0;
         copy_to_marker();
         return true;
     }
@@ -158,7 +163,7 @@ class Reader {
     huffman::Bits in;
     huffman::Codes dc[NUM_HUFF_TBLS];
     huffman::Pairs ac[NUM_HUFF_TBLS];
-    Part parts[MAX_COMPS_IN_SCAN];
+    Component parts[MAX_COMPS_IN_SCAN];
     const uint8_t *next, *end;  // of the file
     uint8_t* scan;
     unsigned first, last;  // of the units in a row, those that are seen
@@ -167,6 +172,47 @@ class Reader {
 
 bool usual(const jpeg_decompress_struct& image) {
     return image.jpeg_color_space == JCS_YCbCr || image.jpeg_color_space == JCS_GRAYSCALE;
+}
+
+struct Part {
+    int shrink, wide, high, left, top, width, height;  // as in `jpeg_part`
+};
+
+// Decode a part of an image: `make_receiver(image)` gives a function that is called with each row of it.
+template <typename MakeReceiver>
+bool decode(const uint8_t* data, std::size_t bytes, const Part& part, MakeReceiver make_receiver) {
+    const auto& [shrink, wide, high, left, top, width, height] = part;
+    if (left < 0 || top < 0 || width <= 0 || height <= 0 || width > wide - left || height > high - top) return false;
+    Reader reader;
+    return with_picture(data, bytes, [&](jpeg_decompress_struct& image) {
+        jpeg_read_header(&image, TRUE);
+        if (!usual(image)) return false;
+        image.out_color_space = JCS_RGB;
+        image.scale_num = 1;
+        image.scale_denom = static_cast<unsigned>(part.shrink);
+        jpeg_start_decompress(&image);
+        if (static_cast<int>(image.output_width) != part.wide || static_cast<int>(image.output_height) != part.high)
+            return false;
+        // Colours are interpolated from neighbours: one more block on each side gives the same edges as the whole image.
+        const int right = part.left + part.width;
+        JDIMENSION from = static_cast<JDIMENSION>(part.left > MARGIN ? part.left - MARGIN : 0);
+        JDIMENSION columns = static_cast<JDIMENSION>(part.wide - right > MARGIN ? right + MARGIN : part.wide) - from;
+        jpeg_crop_scanline(&image, &from, &columns);  // moves `from` to the left, to where a block begins
+        if (!jpeg_has_multiple_scans(&image) && !image.arith_code) reader.take_over(image, from, columns);
+        auto receive = make_receiver(image);
+        JSAMPROW lines[LINES];
+        for (JSAMPROW& line : lines) {
+            line = static_cast<JSAMPROW>(allocate(image, 3 * columns + 40 + resize::BEHIND));
+            line += 8 + (32 - reinterpret_cast<std::uintptr_t>(line) % 32) % 32;  // aligned rows would bypass the cache
+        }
+        if (part.top > 0) jpeg_skip_scanlines(&image, static_cast<JDIMENSION>(part.top));
+        for (int y = 0; y < part.height;) {
+            const int some = static_cast<int>(jpeg_read_scanlines(&image, lines, LINES));
+            for (int i = 0; i < some && y < part.height; i++, y++)
+                receive(lines[i] + 3 * (static_cast<JDIMENSION>(part.left) - from));
+        }
+        return true;
+    });
 }
 
 }  // namespace
@@ -189,29 +235,21 @@ extern "C" int jpeg_size(const uint8_t* data, std::size_t bytes, int* width, int
 // wide x high pixels. Returns whether that worked.
 extern "C" int jpeg_part(const uint8_t* data, std::size_t bytes, int shrink, int wide, int high, int left, int top,
                          int width, int height, uint8_t* out) {
-    if (left < 0 || top < 0 || width <= 0 || height <= 0 || width > wide - left || height > high - top) return 0;
-    Reader reader;
-    return with_picture(data, bytes, [=, &reader](jpeg_decompress_struct& image) {
-        jpeg_read_header(&image, TRUE);
-        if (!usual(image)) return false;
-        image.out_color_space = JCS_RGB;
-        image.scale_num = 1;
-        image.scale_denom = static_cast<unsigned>(shrink);
-        jpeg_start_decompress(&image);
-        if (static_cast<int>(image.output_width) != wide || static_cast<int>(image.output_height) != high) return false;
-        // Colours are interpolated from neighbours: one more block on each side gives the same edges as the whole image.
-        JDIMENSION from = static_cast<JDIMENSION>(left > MARGIN ? left - MARGIN : 0);
-        JDIMENSION columns = static_cast<JDIMENSION>(wide - left - width > MARGIN ? left + width + MARGIN : wide) - from;
-        jpeg_crop_scanline(&image, &from, &columns);  // moves `from` to the left, to where a block begins
-        if (!jpeg_has_multiple_scans(&image) && !image.arith_code) reader.take_over(image, from, columns);
-        const std::size_t before = 3 * (static_cast<std::size_t>(left) - from), row = 3 * static_cast<std::size_t>(width);
-        JSAMPARRAY lines =
-            (*image.mem->alloc_sarray)(reinterpret_cast<j_common_ptr>(&image), JPOOL_IMAGE, 3 * columns, LINES);
-        if (top > 0) jpeg_skip_scanlines(&image, static_cast<JDIMENSION>(top));
-        for (int y = 0; y < height;) {
-            const int some = static_cast<int>(jpeg_read_scanlines(&image, lines, LINES));
-            for (int i = 0; i < some && y < height; i++, y++) std::memcpy(out + y * row, lines[i] + before, row);
-        }
-        return true;
+    const std::size_t row = 3 * static_cast<std::size_t>(width);
+    return decode(data, bytes, {shrink, wide, high, left, top, width, height}, [=](jpeg_decompress_struct&) {
+        return [=, to = out](const uint8_t* pixels) mutable {
+            std::memcpy(to, pixels, row);
+            to += row;
+        };
+    });
+}
+
+// Decode such a part, scaled to side x side pixels, each of `across` x `down` pixels of the part, and mirrored or not.
+extern "C" int jpeg_square(const uint8_t* data, std::size_t bytes, int shrink, int wide, int high, int left, int top,
+                           int width, int height, double across, double down, int side, int mirrored, uint8_t* out) {
+    return decode(data, bytes, {shrink, wide, high, left, top, width, height}, [=](jpeg_decompress_struct& image) {
+        const auto allocate = [&image](std::size_t size) { return ::allocate(image, size); };
+        resize::Square square(width, height, across, down, side, mirrored != 0, out, allocate);
+        return [square](const uint8_t* pixels) mutable { square.add(pixels); };
     });
 }
