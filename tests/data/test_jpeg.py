@@ -74,7 +74,7 @@ def test_photographs():
 
 
 def test_unusual_files_are_left_to_others():
-    find = jpeg.load().size
+    find = jpeg.load().header
     picture = smooth(40, 30)
     exif = Image.Exif()
     exif[0x0112] = 6

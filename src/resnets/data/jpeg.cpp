@@ -181,8 +181,8 @@ struct Part {
 // Decode a part of an image: `make_receiver(image)` gives a function that is called with each row of it.
 template <typename MakeReceiver>
 bool decode(const uint8_t* data, std::size_t bytes, const Part& part, MakeReceiver make_receiver) {
-    const auto& [shrink, wide, high, left, top, width, height] = part;
-    if (left < 0 || top < 0 || width <= 0 || height <= 0 || width > wide - left || height > high - top) return false;
+    if (part.left < 0 || part.top < 0 || part.width <= 0 || part.height <= 0) return false;
+    if (part.width > part.wide - part.left || part.height > part.high - part.top) return false;
     Reader reader;
     return with_picture(data, bytes, [&](jpeg_decompress_struct& image) {
         jpeg_read_header(&image, TRUE);
@@ -217,16 +217,17 @@ bool decode(const uint8_t* data, std::size_t bytes, const Part& part, MakeReceiv
 
 }  // namespace
 
-// The size of an ordinary image: one that libjpeg converts to RGB, and without EXIF, which may ask to turn it.
-// Returns whether it is one.
-extern "C" int jpeg_size(const uint8_t* data, std::size_t bytes, int* width, int* height) {
+// Width and height of an ordinary image, one that libjpeg converts to RGB, and whether it has EXIF, which may ask to
+// turn it. Returns whether it is ordinary.
+extern "C" int jpeg_header(const uint8_t* data, std::size_t bytes, int* found) {
     return with_picture(data, bytes, [=](jpeg_decompress_struct& image) {
         jpeg_save_markers(&image, JPEG_APP0 + 1, 4);
         jpeg_read_header(&image, TRUE);
-        *width = static_cast<int>(image.image_width);
-        *height = static_cast<int>(image.image_height);
+        found[0] = static_cast<int>(image.image_width);
+        found[1] = static_cast<int>(image.image_height);
+        found[2] = 0;
         for (jpeg_saved_marker_ptr marker = image.marker_list; marker; marker = marker->next)
-            if (marker->data_length >= 4 && std::memcmp(marker->data, "Exif", 4) == 0) return false;
+            if (marker->data_length >= 4 && std::memcmp(marker->data, "Exif", 4) == 0) found[2] = 1;
         return usual(image);
     });
 }
