@@ -78,9 +78,9 @@ def test_unusual_files_are_left_to_others():
     picture = smooth(40, 30)
     exif = Image.Exif()
     exif[0x0112] = 6
-    assert find(encoded(picture)) == (40, 30)
-    assert find(encoded(picture) + b"x" * 500) == (40, 30)
-    assert find(encoded(picture, exif=exif)) is None
+    assert find(encoded(picture)) == ((40, 30), False)
+    assert find(encoded(picture) + b"x" * 500) == ((40, 30), False)
+    assert find(encoded(picture, exif=exif)) == ((40, 30), True)
     assert find(encoded(picture.convert("CMYK"))) is None
     assert find(encoded(picture, keep_rgb=True)) is None
     assert find(encoded(picture, "PNG")) is None
@@ -113,6 +113,6 @@ def test_a_library_that_decodes_nothing_is_not_used(monkeypatch, tmp_path):
     monkeypatch.setattr(jpeg.Jpeg, "part", lambda *_: False)
     monkeypatch.setattr(jpeg.ctypes, "CDLL", lambda _: jpeg.load())
     monkeypatch.setattr(jpeg.Jpeg, "__init__", lambda self, library: None)
-    monkeypatch.setattr(jpeg.Jpeg, "size", lambda self, data: (40, 50))
+    monkeypatch.setattr(jpeg.Jpeg, "header", lambda self, data: ((40, 50), False))
     with pytest.raises(NotBuiltError, match="wrong pixels"):
         jpeg._open(tmp_path / "library.so")

@@ -10,7 +10,8 @@
 namespace huffman {
 
 constexpr int LOOKUP = 10;      // bits of a lookup
-constexpr int LOOKUPS = 5;      // for which the bits of one refill suffice
+constexpr int READS = 5;        // lookups for which the bits of a refill suffice: of 10 bits
+constexpr int SKIPS = 2;        // and of 25 bits
 constexpr int LONGEST = 16;     // bits of a code
 constexpr int CELLS = 64;       // of a block
 constexpr int END = 128;        // `run` of the code after which all values are zero
@@ -127,74 +128,116 @@ inline int run_of(int symbol) { return symbol % 16 == 0 && symbol < 0xf0 ? END :
 inline int size_of(int symbol) { return symbol % 16; }
 
 // The codes of the other values of blocks.
-class Pairs {
+class ValueCodes {
    public:
     void build(const uint8_t* counts, const uint8_t* symbols) {
         codes.build(counts, symbols);
-        Pair single[1 << LOOKUP];
-        for (unsigned i = 0; i < 1 << LOOKUP; i++) single[i] = describe(static_cast<uint64_t>(i) << (64 - LOOKUP));
-        for (unsigned i = 0; i < 1 << LOOKUP; i++) pairs[i] = join(single[i], single[(i << single[i].bits) % (1 << LOOKUP)]);
+        Values single[1 << LOOKUP];
+        for (unsigned i = 0; i < 1 << LOOKUP; i++) single[i] = find_value(i);
+        for (unsigned i = 0; i < 1 << LOOKUP; i++) values[i] = join(single[i], single[(i << single[i].bits) % (1 << LOOKUP)]);
+        can_skip = false;
     }
 
-    // Read them into a block of zeros or, with SEEN false, skip them.
-    template <bool SEEN>
+    // Read the values into a block of zeros.
     bool read(Bits& in, int16_t* block) const {
+        return each_lookup<READS>(in, block, [&](int& k) {
+            const Values& found = values[in.peek(LOOKUP)];
+            k += found.run;
+            block[zigzag.cell[k]] = found.value;
+            k += found.step;
+            block[zigzag.cell[k]] = found.other;
+            k++;
+            in.skip(found.bits);
+        });
+    }
+
+    // Skip the values.
+    bool skip(Bits& in) {
+        if (!can_skip)
+            for (unsigned i = 0; i < 1 << LOOKUP; i++) skips[i] = find_skip(i);
+        can_skip = true;
+        int16_t ignored[CELLS];
+        return each_lookup<SKIPS>(in, ignored, [&](int& k) {
+            const Skip& found = skips[in.peek(LOOKUP)];
+            k += found.cells;
+            in.skip(found.bits);
+        });
+    }
+
+   private:
+    // One or two values. Where a lookup does not hold all of the first, `run` is UNKNOWN.
+    struct Values {
+        uint8_t bits, run, step;  // zeros before the first value, and from there to the second; 0 if there is none
+        int16_t value, other;
+    };
+
+    // All values whose codes a lookup holds; END + 1 cells for the code after which all are zero.
+    struct Skip {
+        uint8_t bits, cells;
+    };
+
+    // Look up until the block ends. A lookup is repeated, for one code, where it knows none or goes behind the block.
+    template <int LOOKUPS, typename LookUp>
+    bool each_lookup(Bits& in, int16_t* block, LookUp look_up) const {
         int k = 1;
         while (true) {
             in.refill();
             Bits before;
             int k_before = 0;
             for (int i = 0; i < LOOKUPS && k < CELLS; i++) {
-                const Pair& pair = pairs[in.peek(LOOKUP)];
                 before = in;
                 k_before = k;
-                k += pair.run;
-                if (SEEN) block[zigzag.cell[k]] = pair.value;
-                k += pair.step;
-                if (SEEN) block[zigzag.cell[k]] = pair.other;
-                k++;
-                in.skip(pair.bits);
+                look_up(k);
             }
             if (k < CELLS) continue;
             if (k == CELLS || (k > END && k <= END + CELLS)) return true;
-            in = before;  // the lookup does not hold the whole code, or its second code is that of another block
+            in = before;
             k = k_before;
-            if (!read_one<SEEN>(in, block, k)) return false;
+            if (!read_one(in, block, k)) return false;
             if (k >= CELLS) return k == CELLS || k > END;
         }
     }
 
-   private:
-    struct Pair {
-        uint8_t bits, run, step;  // zeros before the first value, and from there to the second; 0 if there is none
-        int16_t value, other;
-    };
+    bool read_one(Bits& in, int16_t* block, int& k) const {
+        in.refill();
+        const Code code = codes.find(in.peek());
+        k += run_of(code.symbol);
+        in.skip(code.length);
+        block[zigzag.cell[k]] = extend(in.peek(), size_of(code.symbol));
+        k++;
+        in.skip(size_of(code.symbol));
+        return code.length != 0;
+    }
 
-    Pair describe(uint64_t word) const {
+    Values find_value(unsigned index) const {
+        const uint64_t word = static_cast<uint64_t>(index) << (64 - LOOKUP);
         const Code code = codes.find(word);
         const int size = size_of(code.symbol), bits = code.length + size;
         if (!code.length || bits > LOOKUP) return {0, UNKNOWN, 0, 0, 0};
         const int16_t value = extend(word << code.length, size);
         return {static_cast<uint8_t>(bits), static_cast<uint8_t>(run_of(code.symbol)), 0, value, value};
     }
-    static Pair join(Pair one, Pair next) {
+    static Values join(Values one, Values next) {
         if (one.run >= END || next.run == UNKNOWN || one.bits + next.bits > LOOKUP) return one;
         const auto bits = static_cast<uint8_t>(one.bits + next.bits), step = static_cast<uint8_t>(next.run + 1);
         return {bits, one.run, step, one.value, next.value};
     }
-    template <bool SEEN>
-    bool read_one(Bits& in, int16_t* block, int& k) const {
-        in.refill();
-        const Code code = codes.find(in.peek());
-        k += run_of(code.symbol);
-        in.skip(code.length);
-        if (SEEN) block[zigzag.cell[k]] = extend(in.peek(), size_of(code.symbol));
-        k++;
-        in.skip(size_of(code.symbol));
-        return code.length != 0;
+
+    Skip find_skip(unsigned index) const {
+        int bits = 0, cells = 0;
+        while (bits < LOOKUP && cells < END) {
+            const Code code = codes.find(static_cast<uint64_t>(index) << (64 - LOOKUP + bits));
+            const int more = run_of(code.symbol) + 1;
+            if (!code.length || bits + code.length > LOOKUP || (cells + more > CELLS && more <= CELLS)) break;
+            bits += code.length + size_of(code.symbol);
+            cells += more;
+        }
+        return {static_cast<uint8_t>(bits), static_cast<uint8_t>(cells ? cells : UNKNOWN)};
     }
 
-    Pair pairs[1 << LOOKUP];
+    Values values[1 << LOOKUP];
+    Skip skips[1 << LOOKUP];
+    bool can_skip;
     Codes codes;
 };
 

@@ -1,5 +1,6 @@
 // Decode a part of a JPEG with libjpeg: columns beside it are skipped, rows below it are not read.
 
+#include <algorithm>
 #include <csetjmp>
 #include <cstddef>
 #include <cstdint>
@@ -13,7 +14,7 @@
 
 namespace {
 
-constexpr int MARGIN = 16, LINES = 4;
+constexpr int LINES = 4;
 
 struct Errors {
     jpeg_error_mgr manager;  // must be first: libjpeg has its address
@@ -88,13 +89,15 @@ class Reader {
         end = next + image.src->bytes_in_buffer;
         scan = static_cast<uint8_t*>(allocate(image, image.src->bytes_in_buffer + huffman::PADDING));
         copy_to_marker();
+        unsigned dc_built = 0, ac_built = 0;  // a bit of each table; libjpeg has checked those that the components use
         for (int i = 0; i < image.comps_in_scan; i++) {
             const jpeg_component_info& component = *image.cur_comp_info[i];
-            const JHUFF_TBL &one = *image.dc_huff_tbl_ptrs[component.dc_tbl_no],
-                            &other = *image.ac_huff_tbl_ptrs[component.ac_tbl_no];
-            dc[component.dc_tbl_no].build(one.bits, one.huffval);
-            ac[component.ac_tbl_no].build(other.bits, other.huffval);
-            parts[i] = {&dc[component.dc_tbl_no], &ac[component.ac_tbl_no], block_side(component) > 1, 0};
+            const int one = component.dc_tbl_no, other = component.ac_tbl_no;
+            if (!(dc_built >> one & 1)) dc[one].build(image.dc_huff_tbl_ptrs[one]->bits, image.dc_huff_tbl_ptrs[one]->huffval);
+            if (!(ac_built >> other & 1)) ac[other].build(image.ac_huff_tbl_ptrs[other]->bits, image.ac_huff_tbl_ptrs[other]->huffval);
+            dc_built |= 1u << one;
+            ac_built |= 1u << other;
+            parts[i] = {&dc[one], &ac[other], block_side(component) > 1, 0};
         }
         image.client_data = this;
         reinterpret_cast<EntropyDecoder*>(image.entropy)->decode_mcu = read_unit;
@@ -103,7 +106,7 @@ class Reader {
    private:
     struct Component {
         huffman::Codes* dc;
-        huffman::Pairs* ac;
+        huffman::ValueCodes* ac;
         bool has_details;  // or each of its blocks is one pixel
         int value;         // the first of the block before
     };
@@ -128,9 +131,8 @@ class Reader {
         int difference;
         if (!part.dc->read_difference(in, difference)) return false;
         part.value = static_cast<JCOEF>(part.value + difference);
-        if (!block) return part.ac->read<false>(in, nullptr);
-        block[0] = static_cast<JCOEF>(part.value);
-        return part.has_details ? part.ac->read<true>(in, block) : part.ac->read<false>(in, nullptr);
+        if (block) block[0] = static_cast<JCOEF>(part.value);
+        return block && part.has_details ? part.ac->read(in, block) : part.ac->skip(in);
     }
 
     bool restart() {
@@ -162,7 +164,7 @@ class Reader {
 
     huffman::Bits in;
     huffman::Codes dc[NUM_HUFF_TBLS];
-    huffman::Pairs ac[NUM_HUFF_TBLS];
+    huffman::ValueCodes ac[NUM_HUFF_TBLS];
     Component parts[MAX_COMPS_IN_SCAN];
     const uint8_t *next, *end;  // of the file
     uint8_t* scan;
@@ -193,10 +195,10 @@ bool decode(const uint8_t* data, std::size_t bytes, const Part& part, MakeReceiv
         jpeg_start_decompress(&image);
         if (static_cast<int>(image.output_width) != part.wide || static_cast<int>(image.output_height) != part.high)
             return false;
-        // Colours are interpolated from neighbours: one more block on each side gives the same edges as the whole image.
-        const int right = part.left + part.width;
-        JDIMENSION from = static_cast<JDIMENSION>(part.left > MARGIN ? part.left - MARGIN : 0);
-        JDIMENSION columns = static_cast<JDIMENSION>(part.wide - right > MARGIN ? right + MARGIN : part.wide) - from;
+        // Colours that are interpolated need neighbours: one more block gives the same edges as the whole image.
+        const int margin = image.max_h_samp_factor > 1 ? 16 : 0, right = part.left + part.width;
+        JDIMENSION from = static_cast<JDIMENSION>(std::max(part.left - margin, 0));
+        JDIMENSION columns = static_cast<JDIMENSION>(std::min(right + margin, part.wide)) - from;
         jpeg_crop_scanline(&image, &from, &columns);  // moves `from` to the left, to where a block begins
         if (!jpeg_has_multiple_scans(&image) && !image.arith_code) reader.take_over(image, from, columns);
         auto receive = make_receiver(image);
