@@ -164,8 +164,8 @@ class Opened:
         """The factor by which to decode smaller: 1, 2, 4 or 8, as PIL's `draft` chooses. Only JPEGs can."""
         if not self._usual and not isinstance(self.image, JpegImageFile):
             return 1
-        scale = min(length // max(int(enough), 1) for length, enough in zip(self.size, least, strict=True))
-        return next((s for s in (8, 4, 2) if scale >= s), 1)
+        scale = min(self.size[0] // max(int(least[0]), 1), self.size[1] // max(int(least[1]), 1))
+        return 8 if scale >= 8 else 4 if scale >= 4 else 2 if scale >= 2 else 1
 
     def _decode_part(self, shrink: int, buffer: Buffer, box: Box | None) -> Pixels | None:
         """Decode the box with libjpeg-turbo, which stops at its last row; None if that fails."""
@@ -180,8 +180,8 @@ class Opened:
 
 def read(path: str) -> bytes:
     try:
-        with open(path, "rb") as file:
-            return file.read()
+        with open(path, "rb", buffering=0) as file:
+            return file.readall()
     except OSError as error:
         raise BadImageError(f"cannot be read ({error.strerror})") from None
 

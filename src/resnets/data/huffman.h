@@ -10,13 +10,14 @@
 namespace huffman {
 
 constexpr int LOOKUP = 10;      // bits of a lookup
+constexpr unsigned COUNT = 1 << LOOKUP;
 constexpr int READS = 5;        // lookups for which the bits of a refill suffice: of 10 bits
 constexpr int SKIPS = 2;        // and of 25 bits
 constexpr int LONGEST = 16;     // bits of a code
 constexpr int CELLS = 64;       // of a block
 constexpr int END = 128;        // `run` of the code after which all values are zero
 constexpr int UNKNOWN = 224;    // `run` where a lookup does not hold a whole code and its value
-constexpr int PADDING = 4096;   // zeros behind the bits; the longest unit, ten blocks of 64 codes of 31 bits, is shorter
+constexpr int PADDING = 4096;   // zeros behind the bits: more than a unit, which is ten blocks of 64 codes of 31 bits
 
 // The cell of each value in its block; of those behind the block, the last cell.
 struct Zigzag {
@@ -79,15 +80,18 @@ inline int16_t extend(uint64_t word, int size) {
 class Codes {
    public:
     // counts[n] codes of n bits, 1 to 16, with these symbols in order. libjpeg has checked that this is possible.
-    void build(const uint8_t* counts, const uint8_t* of) {
+    // Returns false if they are built already.
+    bool build(const uint8_t* counts, const uint8_t* of) {
+        if (symbols == of) return false;
         symbols = of;
         std::memset(lookup, 0, sizeof lookup);
         uint32_t code = 0, n = 0;
         for (int length = 1; length <= LONGEST; length++, code <<= 1) {
             first[length] = n - code;
-            for (int i = 0; i < counts[length]; i++, code++, n++) fill(code, {static_cast<uint8_t>(length), symbols[n]});
+            for (int i = 0; i < counts[length]; i++, code++, n++) fill(code, length, symbols[n]);
             end[length] = code;
         }
+        return true;
     }
 
     // The code at the beginning of the word.
@@ -106,8 +110,9 @@ class Codes {
     }
 
    private:
-    void fill(uint32_t code, Code found) {
-        const int rest = LOOKUP - found.length;
+    void fill(uint32_t code, int length, uint8_t symbol) {
+        const int rest = LOOKUP - length;
+        const Code found{static_cast<uint8_t>(length), symbol};
         for (int i = 0; rest >= 0 && i < 1 << rest; i++) lookup[(code << rest) + i] = found;
     }
     Code find_long(uint64_t word) const {
@@ -118,9 +123,9 @@ class Codes {
         return {0, 0};
     }
 
-    Code lookup[1 << LOOKUP];
+    Code lookup[COUNT];
     uint32_t first[LONGEST + 1], end[LONGEST + 1];  // by length; code + first is the index of its symbol
-    const uint8_t* symbols;
+    const uint8_t* symbols = nullptr;
 };
 
 // What the symbols of the other values mean: zeros, then a value of `size` bits.
@@ -131,10 +136,10 @@ inline int size_of(int symbol) { return symbol % 16; }
 class ValueCodes {
    public:
     void build(const uint8_t* counts, const uint8_t* symbols) {
-        codes.build(counts, symbols);
-        Values single[1 << LOOKUP];
-        for (unsigned i = 0; i < 1 << LOOKUP; i++) single[i] = find_value(i);
-        for (unsigned i = 0; i < 1 << LOOKUP; i++) values[i] = join(single[i], single[(i << single[i].bits) % (1 << LOOKUP)]);
+        if (!codes.build(counts, symbols)) return;
+        Values single[COUNT];
+        for (unsigned i = 0; i < COUNT; i++) single[i] = find_value(i);
+        for (unsigned i = 0; i < COUNT; i++) values[i] = join(single[i], single[(i << single[i].bits) % COUNT]);
         can_skip = false;
     }
 
@@ -154,7 +159,7 @@ class ValueCodes {
     // Skip the values.
     bool skip(Bits& in) {
         if (!can_skip)
-            for (unsigned i = 0; i < 1 << LOOKUP; i++) skips[i] = find_skip(i);
+            for (unsigned i = 0; i < COUNT; i++) skips[i] = find_skip(i);
         can_skip = true;
         int16_t ignored[CELLS];
         return each_lookup<SKIPS>(in, ignored, [&](int& k) {
@@ -235,8 +240,8 @@ class ValueCodes {
         return {static_cast<uint8_t>(bits), static_cast<uint8_t>(cells ? cells : UNKNOWN)};
     }
 
-    Values values[1 << LOOKUP];
-    Skip skips[1 << LOOKUP];
+    Values values[COUNT];
+    Skip skips[COUNT];
     bool can_skip;
     Codes codes;
 };

@@ -1,4 +1,5 @@
-// Decode a part of a JPEG with libjpeg: columns beside it are skipped, rows below it are not read.
+// Decode a part of a JPEG with libjpeg: columns beside it are skipped, rows below it are not read. The Huffman codes of
+// baseline files are read by our own reader; libjpeg computes the pixels from them.
 
 #include <algorithm>
 #include <csetjmp>
@@ -75,9 +76,16 @@ void* allocate(jpeg_decompress_struct& image, std::size_t size) {
     return (*image.mem->alloc_large)(reinterpret_cast<j_common_ptr>(&image), JPOOL_IMAGE, size);
 }
 
-// Reads the codes of a baseline image in place of libjpeg.
+// Reads the codes of one baseline image in place of libjpeg.
 class Reader {
    public:
+    static bool can_read(jpeg_decompress_struct& image) {
+        if (jpeg_has_multiple_scans(&image) || image.arith_code || image.data_precision != 8) return false;
+        return std::all_of(image.cur_comp_info, image.cur_comp_info + image.comps_in_scan, [&](const auto* component) {
+            return image.dc_huff_tbl_ptrs[component->dc_tbl_no] && image.ac_huff_tbl_ptrs[component->ac_tbl_no];
+        });
+    }
+
     // `from` and `columns` are what jpeg_crop_scanline returned.
     void take_over(jpeg_decompress_struct& image, JDIMENSION from, JDIMENSION columns) {
         const int wide = image.comps_in_scan == 1 ? 1 : image.max_h_samp_factor;
@@ -89,15 +97,13 @@ class Reader {
         end = next + image.src->bytes_in_buffer;
         scan = static_cast<uint8_t*>(allocate(image, image.src->bytes_in_buffer + huffman::PADDING));
         copy_to_marker();
-        unsigned dc_built = 0, ac_built = 0;  // a bit of each table; libjpeg has checked those that the components use
         for (int i = 0; i < image.comps_in_scan; i++) {
             const jpeg_component_info& component = *image.cur_comp_info[i];
-            const int one = component.dc_tbl_no, other = component.ac_tbl_no;
-            if (!(dc_built >> one & 1)) dc[one].build(image.dc_huff_tbl_ptrs[one]->bits, image.dc_huff_tbl_ptrs[one]->huffval);
-            if (!(ac_built >> other & 1)) ac[other].build(image.ac_huff_tbl_ptrs[other]->bits, image.ac_huff_tbl_ptrs[other]->huffval);
-            dc_built |= 1u << one;
-            ac_built |= 1u << other;
-            parts[i] = {&dc[one], &ac[other], block_side(component) > 1, 0};
+            const JHUFF_TBL &one = *image.dc_huff_tbl_ptrs[component.dc_tbl_no],
+                            &other = *image.ac_huff_tbl_ptrs[component.ac_tbl_no];
+            parts[i] = {&dc[component.dc_tbl_no], &ac[component.ac_tbl_no], block_side(component) > 1, 0};
+            parts[i].dc->build(one.bits, one.huffval);
+            parts[i].ac->build(other.bits, other.huffval);
         }
         image.client_data = this;
         reinterpret_cast<EntropyDecoder*>(image.entropy)->decode_mcu = read_unit;
@@ -162,7 +168,7 @@ class Reader {
         in = huffman::Bits(scan, static_cast<std::size_t>(to - scan));
     }
 
-    huffman::Bits in;
+    huffman::Bits in;          // up to the next marker, in `scan`
     huffman::Codes dc[NUM_HUFF_TBLS];
     huffman::ValueCodes ac[NUM_HUFF_TBLS];
     Component parts[MAX_COMPS_IN_SCAN];
@@ -200,7 +206,7 @@ bool decode(const uint8_t* data, std::size_t bytes, const Part& part, MakeReceiv
         JDIMENSION from = static_cast<JDIMENSION>(std::max(part.left - margin, 0));
         JDIMENSION columns = static_cast<JDIMENSION>(std::min(right + margin, part.wide)) - from;
         jpeg_crop_scanline(&image, &from, &columns);  // moves `from` to the left, to where a block begins
-        if (!jpeg_has_multiple_scans(&image) && !image.arith_code) reader.take_over(image, from, columns);
+        if (Reader::can_read(image)) reader.take_over(image, from, columns);
         auto receive = make_receiver(image);
         JSAMPROW lines[LINES];
         for (JSAMPROW& line : lines) {
@@ -252,7 +258,8 @@ extern "C" int jpeg_square(const uint8_t* data, std::size_t bytes, int shrink, i
                            int width, int height, double across, double down, int side, int mirrored, uint8_t* out) {
     return decode(data, bytes, {shrink, wide, high, left, top, width, height}, [=](jpeg_decompress_struct& image) {
         const auto allocate = [&image](std::size_t size) { return ::allocate(image, size); };
-        resize::Square square(width, height, across, down, side, mirrored != 0, out, allocate);
+        const resize::Filter x(width, side, across, allocate), y(height, side, down, allocate);
+        resize::Square square(x, y, height, side, mirrored != 0, out, allocate);
         return [square](const uint8_t* pixels) mutable { square.add(pixels); };
     });
 }

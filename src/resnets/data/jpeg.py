@@ -87,7 +87,7 @@ class Jpeg:
         side = len(out)
         if out.shape != (side, side, 3) or out.dtype != np.uint8 or not out.flags.c_contiguous or not side:
             raise ValueError(f"the pixels of a square must be contiguous bytes, not {out.dtype} {out.shape}")
-        if not all(0 < by * side < length + 1 for by, length in zip(scale, box[2:], strict=True)):
+        if not (0 < scale[0] * side < box.width + 1 and 0 < scale[1] * side < box.height + 1):
             raise ValueError(f"{side}x{side} pixels of {scale} are more than {box}")
         return bool(self._square(data, len(data), shrink, *size, *box, *scale, side, mirrored, out.ctypes.data))
 

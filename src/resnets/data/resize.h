@@ -50,7 +50,7 @@ struct Filter {
         weights = static_cast<int16_t*>(memory(sizeof(int16_t) * static_cast<std::size_t>(taps)));
         std::memset(weights, 0, sizeof(int16_t) * static_cast<std::size_t>(taps * out));
         for (int i = 0; i < out; i++) {
-            const int moved = std::min(std::max(start[i] + taps - in, 0), start[i]);  // all taps should lie in the image
+            const int moved = std::min(std::max(start[i] + taps - in, 0), start[i]);  // so that taps lie in the image
             start[i] -= moved;
             for (int j = 0; j < count[i]; j++)
                 weights[i * taps + moved + j] = static_cast<int16_t>(0.5 + exact[i * most + j] * (1 << precision));
@@ -82,8 +82,8 @@ APART void scale_across(const uint8_t* from, const Filter& filter, int side, boo
         for (int j = 0; j < taps; j += 2) {
             int32_t both;
             std::memcpy(&both, weight + j, 4);
-            const __m128i pixels = _mm_shuffle_epi8(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(pixel + 3 * j)), two);
-            sum = _mm_add_epi32(sum, _mm_madd_epi16(pixels, _mm_set1_epi32(both)));
+            const __m128i pixels = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(pixel + 3 * j));
+            sum = _mm_add_epi32(sum, _mm_madd_epi16(_mm_shuffle_epi8(pixels, two), _mm_set1_epi32(both)));
         }
         sum = _mm_srl_epi32(sum, _mm_cvtsi32_si128(precision));
         sum = _mm_packus_epi32(sum, sum);
@@ -124,11 +124,11 @@ APART void scale_down(const uint8_t* const* from, const int16_t* weights, const 
 class Square {
    public:
     template <typename Allocate>
-    Square(int width, int height, double across, double down, int side, bool mirrored, uint8_t* out, Allocate allocate)
-        : across(width, side, across, allocate), down(height, side, down, allocate), height(height), side(side), mirrored(mirrored), out(out) {
-        const auto row = static_cast<std::size_t>(3 * side + 1), rows = static_cast<std::size_t>(this->down.taps);
-        kept = static_cast<uint8_t*>(allocate(row * rows));
-        ordered = static_cast<const uint8_t**>(allocate(sizeof(uint8_t*) * rows));
+    Square(const Filter& across, const Filter& down, int height, int side, bool mirrored, uint8_t* out, Allocate memory)
+        : across(across), down(down), height(height), side(side), mirrored(mirrored), out(out) {
+        const auto row = static_cast<std::size_t>(3 * side + 1), rows = static_cast<std::size_t>(down.taps);
+        kept = static_cast<uint8_t*>(memory(row * rows));
+        ordered = static_cast<const uint8_t**>(memory(sizeof(uint8_t*) * rows));
     }
 
     // The next row; one byte behind it must be readable.
@@ -142,8 +142,12 @@ class Square {
 
    private:
     uint8_t* row_at(int y) { return kept + (y % down.taps) * (3 * side + 1); }
-    void scale_row(const uint8_t* from, uint8_t* to) { BY_TAPS(scale_across, across.taps, from, across, side, mirrored, to) }
-    void join_rows(uint8_t* to) { BY_TAPS(scale_down, down.taps, ordered, down.weights + y * down.taps, down, 3 * side, to) }
+    void scale_row(const uint8_t* from, uint8_t* to) {
+        BY_TAPS(scale_across, across.taps, from, across, side, mirrored, to)
+    }
+    void join_rows(uint8_t* to) {
+        BY_TAPS(scale_down, down.taps, ordered, down.weights + y * down.taps, down, 3 * side, to)
+    }
 
     Filter across, down;
     int height, side, added = 0, y = 0;
