@@ -207,7 +207,10 @@ def test_a_gpu_gives_the_same(size):
     torch.testing.assert_close(there(TRAIN.cuda(), INDEX, 0).cpu(), augment(TRAIN, INDEX, 0))
 
 
-def test_normalising_is_the_same_in_every_memory_layout():
+@pytest.mark.parametrize("cached", [1, 31, 1 << 18])
+def test_normalising_is_the_same_in_every_memory_layout(cached, monkeypatch):
+    """In pieces of one row, of two rows, and at once."""
+    monkeypatch.setattr("resnets.data.augment._CACHED", cached)
     images = torch.randint(256, (3, 3, 6, 5), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     normalize = Normalize.by_channel((0.4, 0.5, 0.6), (0.2, 0.3, 0.25))
     out = normalize(images.contiguous(memory_format=torch.channels_last))

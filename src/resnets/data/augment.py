@@ -20,6 +20,7 @@ from resnets.data.images import Images, Indices
 from resnets.errors import UserError, one_of
 
 NORMALISATIONS = ("channel", "pixel")
+_CACHED = 1 << 18  # numbers that fit into a core's cache
 FLIPS = ("random", "alternate", "none")
 
 
@@ -63,13 +64,21 @@ class Normalize:
             raise UserError(f"images to normalise must be uint8, not {images.dtype}; they are divided by 255 here.")
         mean, std = self.mean.to(images.device), self.std.to(images.device)
         scale, shift = 1 / (255 * std), mean / std
-        x = images.to(torch.float32)
-        if mean.dim() == 3 and mean.shape[1:] == (1, 1) and x.permute(0, 2, 3, 1).is_contiguous():
-            # Channels-last: work on whole rows, or torch would loop over single pixels.
-            scale, shift = (of.flatten().repeat(x.shape[3]) for of in (scale, shift))
-            x.permute(0, 2, 3, 1).flatten(2).mul_(scale).sub_(shift)
-            return x
-        return x.mul_(scale).sub_(shift)
+        if mean.dim() == 3 and mean.shape[1:] == (1, 1) and images.permute(0, 2, 3, 1).is_contiguous():
+            return _scale_rows(images.permute(0, 2, 3, 1), scale.flatten(), shift.flatten()).permute(0, 3, 1, 2)
+        return images.to(torch.float32).mul_(scale).sub_(shift)
+
+
+def _scale_rows(images: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+    """Images (N, H, W, C) by whole rows, or torch would loop over pixels; on a CPU as many as its cache holds."""
+    x = torch.empty(images.shape, device=images.device)
+    scale, shift = (of.repeat(images.shape[2]) for of in (scale, shift))
+    rows, out = (of.flatten(2).flatten(0, 1) for of in (images, x))
+    step = max(1, _CACHED // len(scale)) if x.device.type == "cpu" else len(out)
+    for start in range(0, len(out), step):
+        some = slice(start, start + step)
+        out[some].copy_(rows[some]).mul_(scale).sub_(shift)
+    return x
 
 
 @dataclass(frozen=True, eq=False)

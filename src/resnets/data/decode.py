@@ -24,9 +24,8 @@ from PIL.JpegImagePlugin import JpegImageFile
 
 from resnets.data import jpeg
 from resnets.data.budget import room_for
-from resnets.data.jpeg import Box
-
-Pixels = npt.NDArray[np.uint8]  # (height, width, 3)
+from resnets.data.jpeg import Box, ScaledBox
+from resnets.data.resampling import Pixels
 
 FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF", "PPM")  # PIL runs programs for some others, such as EPS
 MOST = 1 << 27  # pixels; a small file can claim more than there is memory
@@ -82,14 +81,14 @@ class Opened:
             raise BadImageError("is empty")
         self.data = data
         decoder = jpeg.load()
-        usual = decoder.size(data) if decoder else None  # then PIL need not open it
-        self.stored = usual or self.image.size
+        usual = decoder.header(data) if decoder else None  # then PIL need not open it
+        self.stored = usual.size if usual else self.image.size
         self._require_allowed()
         with _translate_errors():
-            self.orientation = 1 if usual else self._read_orientation()
+            self.orientation = self._read_orientation() if usual is None or usual.has_exif else 1
         width, height = self.stored
         self.size = (height, width) if self.orientation >= 5 else self.stored
-        self._usual = usual is not None
+        self._usual = usual is not None and self.orientation == 1
 
     def _require_allowed(self) -> None:
         """Refuse an image that would take too much memory to decode."""
@@ -146,6 +145,13 @@ class Opened:
             array = self._decode_by_pil(shrink)
             return array if box is None else box.cut(array)
 
+    def square(self, least: tuple[float, float], part: ScaledBox, out: Pixels) -> bool:
+        """Decode a box of `pixels(least)`, scaled to the square `out`; False if only `pixels` can decode this file."""
+        decoder, shrink = jpeg.load(), self._shrink(least)
+        if decoder is None or not self._usual:
+            return False
+        return decoder.square(self.data, shrink, _reduce(self.size, shrink), part, out)
+
     def _decode_by_pil(self, shrink: int) -> Pixels:
         image = self.image
         del self.image  # frees its pixels once they are converted
@@ -158,8 +164,8 @@ class Opened:
         """The factor by which to decode smaller: 1, 2, 4 or 8, as PIL's `draft` chooses. Only JPEGs can."""
         if not self._usual and not isinstance(self.image, JpegImageFile):
             return 1
-        scale = min(length // max(int(enough), 1) for length, enough in zip(self.size, least, strict=True))
-        return next((s for s in (8, 4, 2) if scale >= s), 1)
+        scale = min(self.size[0] // max(int(least[0]), 1), self.size[1] // max(int(least[1]), 1))
+        return 8 if scale >= 8 else 4 if scale >= 4 else 2 if scale >= 2 else 1
 
     def _decode_part(self, shrink: int, buffer: Buffer, box: Box | None) -> Pixels | None:
         """Decode the box with libjpeg-turbo, which stops at its last row; None if that fails."""
@@ -174,8 +180,8 @@ class Opened:
 
 def read(path: str) -> bytes:
     try:
-        with open(path, "rb") as file:
-            return file.read()
+        with open(path, "rb", buffering=0) as file:
+            return file.readall()
     except OSError as error:
         raise BadImageError(f"cannot be read ({error.strerror})") from None
 

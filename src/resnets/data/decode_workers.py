@@ -60,7 +60,7 @@ class Views(Dataset[Piece]):
         faults, buffer = {}, Buffer()
         for i, path in enumerate(request.paths):
             try:
-                pixels[i] = self.view(read(path), numbers[i], bool(mirrored[i]), buffer)
+                self.view.decode(read(path), numbers[i], bool(mirrored[i]), pixels[i], buffer)
             except BadImageError as bad:
                 pixels[i] = 0
                 faults[i] = str(bad)

@@ -12,13 +12,12 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from PIL import Image
 
 from resnets.counter_rng import alternate, draws, uniform
 from resnets.data.budget import room_for
-from resnets.data.decode import Buffer, Opened, Pixels
-from resnets.data.jpeg import Box
+from resnets.data.decode import Buffer, Opened
+from resnets.data.jpeg import Box, ScaledBox
+from resnets.data.resampling import Pixels, mirror, resize_by_pil, resize_by_torch
 from resnets.data.test_crops import scaled_size
 from resnets.errors import UserError, one_of
 
@@ -71,21 +70,32 @@ class View:
         edge = self.side * min(size) / (low + int(u[0] * (high - low + 1)))
         return Part(u[1] * (size[0] - edge), u[2] * (size[1] - edge), edge, edge)
 
-    def __call__(self, data: bytes, u: Numbers, mirrored: bool = False, buffer: Buffer | None = None) -> Pixels:
+    def __call__(self, data: bytes, u: Numbers, mirrored: bool = False) -> Pixels:
         """Decode the part of an image file's bytes, to (side, side, 3)."""
+        out = np.empty((self.side, self.side, 3), np.uint8)
+        self.decode(data, u, mirrored, out, Buffer())
+        return out
+
+    def decode(self, data: bytes, u: Numbers, mirrored: bool, out: Pixels, buffer: Buffer) -> None:
+        """Decode the part into `out`."""
         opened = Opened(data)
         with room_for(opened.size):
-            pixels = self._decode(opened, self.part(opened.size, u), buffer)
-        return _mirror(pixels) if mirrored else pixels
+            part = self.part(opened.size, u)
+            if self.kind == "centre":  # exact, as it is for testing
+                pixels = resize_by_pil(opened.pixels(buffer=buffer), _corners(part, opened.size), self.side)
+                out[:] = mirror(pixels) if mirrored else pixels
+            else:
+                self._decode_fast(opened, part, mirrored, out, buffer)
 
-    def _decode(self, opened: Opened, part: Part, buffer: Buffer | None) -> Pixels:
-        if self.kind == "centre":  # exact, as it is for testing
-            return _resize_by_pil(opened.pixels(buffer=buffer), part, self.side)
+    def _decode_fast(self, opened: Opened, part: Part, mirrored: bool, out: Pixels, buffer: Buffer) -> None:
         shrink = min(part.width, part.height) / self.side
         least = opened.size[0] / shrink, opened.size[1] / shrink
-        reduced = _reduce(part, opened.size, opened.reduced_size(least))
-        box = Box(int(reduced.left), int(reduced.top), math.ceil(reduced.width), math.ceil(reduced.height))
-        return _resize_by_torch(opened.pixels(least, buffer, box), reduced, self.side)
+        left, top, width, height = _reduce(part, opened.size, opened.reduced_size(least))
+        box = Box(int(left), int(top), math.ceil(width), math.ceil(height))
+        scale = 1 / (self.side / width), 1 / (self.side / height)  # rounded as ever, so that runs keep their bytes
+        if not opened.square(least, ScaledBox(box, scale, mirrored), out):
+            pixels = resize_by_torch(opened.pixels(least, buffer, box), scale, self.side)
+            out[:] = mirror(pixels) if mirrored else pixels
 
     def numbers(self, seed: int, epoch: int, index: npt.NDArray[np.int64]) -> tuple[Numbers, npt.NDArray[np.bool_]]:
         """For each image the numbers that choose its part, and whether it is mirrored."""
@@ -119,16 +129,10 @@ def _draw_aspect(size: tuple[int, int], u: Numbers) -> Part:
     return Part((width - w) // 2, (height - h) // 2, w, h)
 
 
-def _resize_by_pil(pixels: Pixels, part: Part, side: int) -> Pixels:
-    """Bilinear, with a wider filter where it shrinks, over every pixel that counts."""
+def _corners(part: Part, size: tuple[int, int]) -> tuple[float, float, float, float]:
+    """Left, top, right and bottom, inside the image."""
     left, top, width, height = part
-    box = (left, top, min(left + width, pixels.shape[1]), min(top + height, pixels.shape[0]))
-    return np.array(Image.fromarray(pixels).resize((side, side), Image.Resampling.BILINEAR, box))
-
-
-def _mirror(pixels: Pixels) -> Pixels:
-    """Flip by torch, which is ten times as fast as copying numpy's reversed view."""
-    return torch.from_numpy(pixels).permute(2, 0, 1).flip(2).permute(1, 2, 0).numpy()
+    return left, top, min(left + width, size[0]), min(top + height, size[1])
 
 
 def _reduce(part: Part, size: tuple[int, int], smaller: tuple[int, int]) -> Part:
@@ -138,13 +142,3 @@ def _reduce(part: Part, size: tuple[int, int], smaller: tuple[int, int]) -> Part
     left = max(min(round(part.left * by[0]), math.floor(smaller[0] - width)), 0)
     top = max(min(round(part.top * by[1]), math.floor(smaller[1] - height)), 0)
     return Part(left, top, width, height)
-
-
-def _resize_by_torch(pixels: Pixels, part: Part, side: int) -> Pixels:
-    """The same filter from torch, several times as fast."""
-    resized = np.empty((1, side, side, 3), np.uint8)  # with `out=`, torch keeps the channels of a pixel side by side
-    cut = np.require(pixels, requirements=("C", "W"))[None]
-    x, out = (torch.from_numpy(array).permute(0, 3, 1, 2) for array in (cut, resized))
-    by = side / part.height, side / part.width
-    torch.ops.aten._upsample_bilinear2d_aa.out(x, (side, side), False, *by, out=out)
-    return resized[0]
