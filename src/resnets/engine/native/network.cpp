@@ -1,0 +1,702 @@
+// A network in testing as one call: a list of layers over a few buffers, for float32 maps in channels_last order.
+//
+// BN is folded before it comes here. Every layer leaves its result through a Sink, which adds the shortcut, applies ReLU
+// and may write a second map, relu(scale y + shift), that the next pre-activation unit reads. 3x3 convolutions of
+// stride 1 use Winograd's F(4x4, 3x3) or F(2x2, 3x3), other convolutions are products of matrices.
+//
+// One thread takes a few images at a time through the layers of a stage, so that their maps stay in its second cache;
+// images that are left over, fewer than threads, are shared by all threads layer by layer. A number of the result is
+// made by the same operations either way: it depends neither on the number of threads nor on the other images of the
+// batch. Channels of maps are padded with zeros to whole vectors.
+
+#include "vectors.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <vector>
+
+extern "C" {
+
+enum Kind : int64_t { FIRST = 0, CONV = 1, WINOGRAD2 = 2, WINOGRAD4 = 3, POOL = 4, RESIZE = 5, PASS = 6, MEAN = 7 };
+
+// A map is `height` x `width` pixels of `channels` floats; buffers are numbered, and -1 is none.
+struct Layer {
+    int64_t kind, segment;
+    int64_t from, to, add, also;                   // buffers: y = relu(v + alpha add), also = relu(scale y + shift)
+    int64_t into, height, width;                   // of the map that is read
+    int64_t out, rows, columns;                    // of the map that is made
+    int64_t side, stride, padding;                 // of a window
+    int64_t front, average;                        // RESIZE: zero channels in front, and whether pixels are averaged
+    int64_t relu, also_relu;
+    double alpha, gain;                            // PASS: v = gain x
+    const float *filters, *bias, *scale, *shift;
+};
+
+struct Buffer {
+    int64_t size;     // floats of an image
+    int64_t segment;  // that uses it, or -1: several do
+};
+
+struct Network {
+    int64_t layers, buffers, segments, group, classes, scores;  // group: images at a time; scores: their buffer
+    const Layer* layer;
+    const Buffer* buffer;
+    const int64_t* groups;  // images at a time in each segment
+};
+
+struct Images {
+    const float* data;
+    int64_t count, channels;
+    int64_t next_image, next_channel, next_row, next_column;  // in floats
+};
+
+}  // extern "C"
+
+namespace {
+
+// --- wide vectors ---------------------------------------------------------------------------------
+
+#ifdef __AVX512F__
+constexpr int W = 16;                                      // floats in a wide vector
+constexpr int WIDEST = 4;                                  // vectors in a panel of filters: 4, 2 or 1
+constexpr int tallest(int n) { return n == 4 ? 6 : n == 2 ? 12 : 16; }  // rows of a block of results in registers
+#else
+constexpr int W = 8;
+constexpr int WIDEST = 2;
+constexpr int tallest(int n) { return n == 2 ? 6 : 12; }
+#endif
+typedef float wide __attribute__((vector_size(4 * W)));
+typedef float loose_wide __attribute__((vector_size(4 * W), aligned(4), may_alias));
+
+inline wide get(const float* p) { return *reinterpret_cast<const loose_wide*>(p); }
+inline void put(float* p, wide v) { *reinterpret_cast<loose_wide*>(p) = v; }
+inline wide relu(wide v) { return v < 0 ? wide{} : v; }  // NaN stays NaN
+
+// --- how results go out ---------------------------------------------------------------------------
+
+struct Sink {
+    float* y;
+    const float* add;
+    float* also;
+    const float *scale, *shift;
+    float alpha;
+    bool relu, also_relu;
+};
+
+// R x N vectors of results, of which row r goes to place at(r) of the maps; c is the channel of the first.
+template <int R, int N, typename At>
+inline void write(const Sink& s, size_t c, wide (&v)[R][N], At at) {
+    if (s.add)
+        UNROLL for (int r = 0; r < R; r++)
+            UNROLL for (int n = 0; n < N; n++) v[r][n] += s.alpha * get(s.add + at(r) + n * W);
+    if (s.relu)
+        UNROLL for (int r = 0; r < R; r++) UNROLL for (int n = 0; n < N; n++) v[r][n] = relu(v[r][n]);
+    if (s.y)
+        UNROLL for (int r = 0; r < R; r++) UNROLL for (int n = 0; n < N; n++) put(s.y + at(r) + n * W, v[r][n]);
+    if (s.also)
+        UNROLL for (int n = 0; n < N; n++) {
+            wide scale = get(s.scale + c + n * W), shift = get(s.shift + c + n * W);
+            UNROLL for (int r = 0; r < R; r++) {
+                wide z = scale * v[r][n] + shift;
+                put(s.also + at(r) + n * W, s.also_relu ? relu(z) : z);
+            }
+        }
+}
+
+inline void write_one(const Sink& s, size_t at, size_t c, wide v) {
+    wide one[1][1] = {{v}};
+    write<1, 1>(s, c, one, [=](int) { return at; });
+}
+
+// --- products of matrices -------------------------------------------------------------------------
+
+// Filters lie in panels of WIDEST vectors of columns, then of half as many, each [k][columns].
+// sum[R][N vectors] += a[R][k] b[k][N vectors]; rows of a are `apart` floats apart, its columns at `offsets` if given.
+template <int R, int N, bool OFFSETS>
+inline void accumulate(const float* a, size_t apart, const int32_t* offsets, size_t k, const float* b,
+                       wide (&sum)[R][N]) {
+    const float* row[(R + 3) / 4];
+    UNROLL for (int r = 0; r < R; r += 4) row[r / 4] = a + r * apart;
+    for (size_t i = 0; i < k; i++, b += N * W) {
+        size_t at = OFFSETS ? offsets[i] : i;
+        wide by[N];
+        UNROLL for (int n = 0; n < N; n++) by[n] = get(b + n * W);
+        UNROLL for (int r = 0; r < R; r++) {
+            float x = row[r / 4][(r % 4) * apart + at];
+            UNROLL for (int n = 0; n < N; n++) sum[r][n] += x * by[n];
+        }
+    }
+}
+
+// work(constant) for a count that is at most MOST.
+template <int MOST, typename Work>
+inline void with_count(size_t count, Work work) {
+    if (count == MOST) return work(std::integral_constant<int, MOST>());
+    if constexpr (MOST > 1) with_count<MOST - 1>(count, work);
+}
+
+// Rows in blocks of about equal height: work(first row, constant number of rows).
+template <int N, typename Work>
+inline void in_blocks(size_t rows, Work work) {
+    size_t blocks = (rows + tallest(N) - 1) / tallest(N);
+    for (size_t i = 0, first = 0; i < blocks; i++) {
+        size_t next = rows * (i + 1) / blocks;
+        with_count<tallest(N)>(next - first, [&](auto count) { work(first, count); });
+        first = next;
+    }
+}
+
+inline size_t panel_at(size_t column, size_t columns) {  // vectors in the panel that begins at a column
+    size_t left = (columns - column) / W;
+    return left >= WIDEST ? WIDEST : left >= 2 ? 2 : 1;
+}
+
+// work(column, constant number of vectors) for the panels from a column to another.
+template <typename Work>
+inline void in_panels(size_t from, size_t to, size_t columns, Work work) {
+    for (size_t column = from; column < to;) {
+        size_t n = panel_at(column, columns);
+        if (WIDEST == 4 && n == 4) work(column, std::integral_constant<int, WIDEST>());
+        else if (n == 2) work(column, std::integral_constant<int, 2>());
+        else work(column, std::integral_constant<int, 1>());
+        column += n * W;
+    }
+}
+
+template <int R, int N, bool OFFSETS>
+inline void multiply_block(const float* a, size_t apart, const int32_t* offsets, size_t k, const float* b,
+                           const float* bias, const Sink& sink, size_t at, size_t column, size_t columns) {
+    wide sum[R][N];
+    UNROLL for (int r = 0; r < R; r++) UNROLL for (int n = 0; n < N; n++) sum[r][n] = get(bias + n * W);
+    accumulate<R, N, OFFSETS>(a, apart, offsets, k, b, sum);
+    write<R, N>(sink, column, sum, [=](int r) { return at + r * columns; });
+}
+
+// a[rows][k] times panels from..to of filters [k][columns], plus bias: to the sink, row r to the pixel first + r.
+template <bool OFFSETS>
+APART void multiply_out(size_t rows, const float* a, size_t apart, const int32_t* offsets, size_t k, const float* filters,
+                        const float* bias, size_t from, size_t to, size_t columns, const Sink& sink, size_t first) {
+    in_panels(from, to, columns, [&](size_t column, auto n) {
+        in_blocks<n()>(rows, [&](size_t row, auto count) {
+            multiply_block<count(), n(), OFFSETS>(a + row * apart, apart, offsets, k, filters + column * k, bias + column,
+                                                  sink, (first + row) * columns + column, column, columns);
+        });
+    });
+}
+
+template <int R, int N>
+inline void multiply_block(const float* a, size_t k, const float* b, float* c, size_t columns) {
+    wide sum[R][N] = {};
+    accumulate<R, N, false>(a, k, nullptr, k, b, sum);
+    UNROLL for (int r = 0; r < R; r++) UNROLL for (int n = 0; n < N; n++) put(c + r * columns + n * W, sum[r][n]);
+}
+
+// c[rows][to - from] = a[rows][k] times the same panels
+APART void multiply_wide(size_t rows, const float* a, size_t k, const float* filters, size_t from, size_t to,
+                         size_t columns, float* c) {
+    in_panels(from, to, columns, [&](size_t column, auto n) {
+        in_blocks<n()>(rows, [&](size_t row, auto count) {
+            multiply_block<count(), n()>(a + row * k, k, filters + column * k, c + row * (to - from) + column - from, to - from);
+        });
+    });
+}
+
+// --- memory and shares ----------------------------------------------------------------------------
+
+class Memory {  // of one thread, kept from call to call
+  public:
+    float* get(size_t wanted) {
+        if (wanted > size || !data) {
+            free(data);
+            size = (wanted + 16) / 16 * 16;
+            data = static_cast<float*>(aligned_alloc(64, size * sizeof(float)));
+            if (!data) size = 0;
+        }
+        return data;
+    }
+    ~Memory() { free(data); }
+
+  private:
+    float* data = nullptr;
+    size_t size = 0;
+};
+
+thread_local Memory map_memory, team_memory, work_memory;
+
+// The shares of a layer, taken by one thread or by several.
+struct Shares {
+    std::atomic<int64_t>* next;  // null where one thread does everything
+    int64_t threads, mine = 0;
+    int64_t take() { return next ? next->fetch_add(1, std::memory_order_relaxed) : mine++; }
+};
+
+// Work in pieces: rows of a matrix in groups of at most `most`, times columns in parts so that each thread has some.
+struct Grid {
+    size_t rows, groups, columns, parts;
+    Grid(size_t rows, size_t most, size_t columns, size_t widest, int64_t threads) : rows(rows), columns(columns) {
+        groups = (rows + most - 1) / most;
+        if (threads > 1 && groups < 2 * size_t(threads)) groups = std::min<size_t>(rows, 2 * threads);
+        groups = std::max<size_t>(1, std::min(groups, (rows + FEWEST - 1) / FEWEST));
+        size_t panels = (columns + WIDEST * W - 1) / (WIDEST * W);
+        parts = std::min(panels, (columns + widest - 1) / widest);
+        if (groups < size_t(threads)) parts = std::min(panels, std::max<size_t>(parts, threads));
+    }
+    static constexpr size_t FEWEST = 4;  // rows of a group
+    int64_t shares() const { return groups * parts; }
+    size_t row(size_t group) const { return rows * group / groups; }
+    size_t column(size_t part) const {
+        size_t panels = (columns + WIDEST * W - 1) / (WIDEST * W);
+        return std::min(columns, panels * part / parts * WIDEST * W);
+    }
+};
+
+// --- 3x3 of stride 1: Winograd --------------------------------------------------------------------
+
+// F(2x2, 3x3) has the points 0, 1, -1 and infinity; F(4x4, 3x3) has 0, +-sqrt(1/2), +-sqrt(2) and infinity, which
+// lose fewer digits than the usual 0, +-1, +-2. Python makes the filters: `network.py` has the same points.
+template <int T>
+struct Tile;
+
+template <>
+struct Tile<2> {
+    static inline void in(const wide* d, size_t apart, wide* to, size_t next) {
+        wide p = d[0], q = d[apart], r = d[2 * apart], s = d[3 * apart];
+        to[0] = p - r, to[next] = q + r, to[2 * next] = r - q, to[3 * next] = q - s;
+    }
+    static inline void out(const wide* m, size_t apart, wide* to, size_t next) {
+        wide q = m[apart], r = m[2 * apart];
+        to[0] = m[0] + q + r, to[next] = q - r - m[3 * apart];
+    }
+};
+
+template <>
+struct Tile<4> {
+    static constexpr float A = 0.70710678118654752440f, B = 1.41421356237309504880f;
+    static inline void in(const wide* d, size_t apart, wide* to, size_t next) {
+        wide d0 = d[0], d1 = d[apart], d2 = d[2 * apart], d3 = d[3 * apart], d4 = d[4 * apart], d5 = d[5 * apart];
+        wide even = d4 - 2.0f * d2, odd = A * d3 - B * d1;
+        wide other_even = d4 - 0.5f * d2, other_odd = B * d3 - A * d1;
+        to[0] = d0 + (d4 - 2.5f * d2), to[next] = even + odd, to[2 * next] = even - odd;
+        to[3 * next] = other_even + other_odd, to[4 * next] = other_even - other_odd;
+        to[5 * next] = d1 + (d5 - 2.5f * d3);
+    }
+    static inline void out(const wide* m, size_t apart, wide* to, size_t next) {
+        wide a = m[apart], b = m[2 * apart], c = m[3 * apart], d = m[4 * apart];
+        wide sum = a + b, difference = a - b, other_sum = c + d, other = c - d;
+        to[0] = m[0] + sum + other_sum;
+        to[next] = A * difference + B * other;
+        to[2 * next] = 0.5f * sum + 2.0f * other_sum;
+        to[3 * next] = A * (0.5f * difference) + B * (2.0f * other) + m[5 * apart];
+    }
+};
+
+template <int T>
+struct Winograd {
+    static constexpr int S = T + 2, P = S * S;
+    const Layer& l;
+    const size_t down, across, images;
+    Winograd(const Layer& l, size_t images)
+        : l(l), down((l.rows + T - 1) / T), across((l.columns + T - 1) / T), images(images) {}
+
+    size_t tiles() const { return images * down * across; }
+    static size_t group(const Layer& l) {  // tiles at once
+        size_t most = 98304 / (P * (l.into + l.out));
+        return most < 12 ? 12 : most > 48 ? 48 : most;
+    }
+    static size_t step(size_t count, size_t channels) { return count * channels + W; }  // between matrices: no power of 2
+    static size_t memory(const Layer& l, int64_t) {
+        return P * (step(group(l), l.into) + step(group(l), l.out)) + P * l.into;
+    }
+
+    // B' d B of `count` tiles, as P matrices [count][channels].
+    void transform_in(const float* x, size_t first, size_t count, float* patch, float* to) const {
+        const size_t channels = l.into, next = step(count, channels), row = l.width * channels;
+        for (size_t i = 0; i < count; i++) {
+            size_t tile = first + i, image = tile / (down * across), y = tile / across % down * T, z = tile % across * T;
+            const float* from = x + (image * l.height + y) * row + z * channels - row - channels;
+            size_t pitch = row;
+            if (y == 0 || z == 0 || y + T >= size_t(l.height) || z + T >= size_t(l.width)) {
+                from = fill(x + image * l.height * row, y, z, patch), pitch = S * channels;
+            }
+            for (size_t c = 0; c < channels; c += W, from += W, to += W) {
+                wide d[S], between[S][S];
+                UNROLL for (int v = 0; v < S; v++) {
+                    UNROLL for (int u = 0; u < S; u++) d[u] = get(from + u * pitch + v * channels);
+                    Tile<T>::in(d, 1, &between[0][v], S);
+                }
+                float* at = to;
+                UNROLL for (int u = 0; u < S; u++) {
+                    Tile<T>::in(between[u], 1, d, 1);
+                    UNROLL for (int v = 0; v < S; v++, at += next) put(at, d[v]);
+                }
+            }
+        }
+    }
+
+    // A tile with its rim, where that lies partly outside of the map.
+    const float* fill(const float* x, size_t y, size_t z, float* patch) const {
+        const size_t channels = l.into;
+        for (size_t u = 0; u < S; u++)
+            for (size_t v = 0; v < S; v++) {
+                size_t row = y + u - 1, column = z + v - 1;  // wraps above and left of the map
+                float* to = patch + (u * S + v) * channels;
+                if (row < size_t(l.height) && column < size_t(l.width)) {
+                    const float* from = x + (row * l.width + column) * channels;
+                    for (size_t c = 0; c < channels; c += W) put(to + c, get(from + c));
+                } else {
+                    for (size_t c = 0; c < channels; c += W) put(to + c, wide{});
+                }
+            }
+        return patch;
+    }
+
+    // A' m A of each tile and the bias go out: channels from..to.
+    void transform_out(const float* m, size_t first, size_t count, size_t from, size_t to, const Sink& sink) const {
+        const size_t channels = l.out, next = step(count, to - from);
+        for (size_t i = 0; i < count; i++) {
+            size_t tile = first + i, image = tile / (down * across), y = tile / across % down * T, z = tile % across * T;
+            size_t place = ((image * l.rows + y) * l.columns + z) * channels;
+            size_t high = std::min<size_t>(T, l.rows - y), broad = std::min<size_t>(T, l.columns - z);
+            for (size_t c = from; c < to; c += W, m += W) {
+                wide d[S], between[T][S], result[T][T], bias = get(l.bias + c);
+                UNROLL for (int v = 0; v < S; v++) {
+                    UNROLL for (int u = 0; u < S; u++) d[u] = get(m + (u * S + v) * next);
+                    Tile<T>::out(d, 1, &between[0][v], S);
+                }
+                UNROLL for (int u = 0; u < T; u++) {
+                    Tile<T>::out(between[u], 1, result[u], 1);
+                    UNROLL for (int v = 0; v < T; v++) result[u][v] += bias;
+                }
+                if (high == T && broad == T) {
+                    UNROLL for (int u = 0; u < T; u++) {
+                        size_t at = place + u * l.columns * channels + c;
+                        wide line[T][1];
+                        UNROLL for (int v = 0; v < T; v++) line[v][0] = result[u][v];
+                        write<T, 1>(sink, c, line, [=](int v) { return at + v * channels; });
+                    }
+                } else {
+                    for (size_t u = 0; u < high; u++)
+                        for (size_t v = 0; v < broad; v++)
+                            write_one(sink, place + (u * l.columns + v) * channels + c, c, result[u][v]);
+                }
+            }
+        }
+    }
+
+    void run(const float* x, const Sink& sink, Shares& shares, float* memory) const {
+        Grid grid(tiles(), group(l), l.out, l.out, shares.threads);
+        const size_t matrix = l.into * l.out;
+        for (int64_t share; (share = shares.take()) < grid.shares();) {
+            size_t part = share / grid.groups, group = share % grid.groups;
+            size_t first = grid.row(group), count = grid.row(group + 1) - first;
+            size_t from = grid.column(part), to = grid.column(part + 1);
+            float *in = memory, *out = in + P * step(count, l.into), *patch = out + P * step(count, to - from);
+            transform_in(x, first, count, patch, in);
+            for (size_t p = 0; p < P; p++)
+                multiply_wide(count, in + p * step(count, l.into), l.into, l.filters + p * matrix, from, to, l.out,
+                              out + p * step(count, to - from));
+            transform_out(out, first, count, from, to, sink);
+        }
+    }
+};
+
+// --- other layers ---------------------------------------------------------------------------------
+
+// A convolution as a product: each pixel's window is a row of the left matrix.
+struct Product {
+    static size_t terms(const Layer& l) { return l.side * l.side * l.into; }
+    static bool direct(const Layer& l) {  // the map is that matrix, and its rows do not fall onto each other in the cache
+        return l.side == 1 && l.stride == 1 && l.into < 512;
+    }
+    static size_t apart(const Layer& l) { return direct(l) ? l.into : terms(l) + W; }
+    static size_t group(const Layer& l) {
+        if (direct(l)) return 96;
+        size_t most = 65536 / apart(l) / 12 * 12;
+        return most < 12 ? 12 : most > 96 ? 96 : most;
+    }
+    static size_t memory(const Layer& l, int64_t) { return direct(l) ? 0 : group(l) * apart(l); }
+
+    static void gather(const Layer& l, const float* x, size_t first, size_t count, float* to) {
+        for (size_t i = 0; i < count; i++, to += apart(l)) {
+            size_t pixel = first + i, image = pixel / (l.rows * l.columns);
+            size_t y = pixel / l.columns % l.rows * l.stride - l.padding, z = pixel % l.columns * l.stride - l.padding;
+            float* at = to;
+            for (size_t u = 0; u < size_t(l.side); u++)
+                for (size_t v = 0; v < size_t(l.side); v++, at += l.into) {
+                    bool inside = y + u < size_t(l.height) && z + v < size_t(l.width);  // wraps above and left
+                    const float* from = x + ((image * l.height + y + u) * l.width + z + v) * l.into;
+                    for (int64_t c = 0; c < l.into; c += W) put(at + c, inside ? get(from + c) : wide{});
+                }
+        }
+    }
+
+    static void run(const Layer& l, size_t images, const float* x, const Sink& sink, Shares& shares, float* memory) {
+        const size_t k = terms(l);
+        Grid grid(images * l.rows * l.columns, group(l), l.out, std::max<size_t>(WIDEST * W, 131072 / k), shares.threads);
+        for (int64_t share; (share = shares.take()) < grid.shares();) {
+            size_t part = share / grid.groups, group = share % grid.groups;
+            size_t first = grid.row(group), count = grid.row(group + 1) - first;
+            const float* a = x + first * l.into;
+            if (!direct(l)) gather(l, x, first, count, memory), a = memory;
+            multiply_out<false>(count, a, apart(l), nullptr, k, l.filters, l.bias, grid.column(part), grid.column(part + 1),
+                                l.out, sink, first);
+        }
+    }
+};
+
+// The first convolution reads images as they are: an output row needs `side` lines of each channel, with a rim.
+struct First {
+    static size_t line(const Layer& l) { return l.width + 2 * l.padding + l.side; }
+    static size_t terms(const Layer& l) { return l.side * l.side * l.into; }
+    static size_t memory(const Layer& l, int64_t) { return l.into * l.side * line(l) + terms(l); }
+
+    static void run(const Layer& l, const Images& images, size_t count, const Sink& sink, Shares& shares, float* memory) {
+        const size_t length = line(l), k = terms(l);
+        int32_t* offsets = reinterpret_cast<int32_t*>(memory + l.into * l.side * length);
+        for (int64_t c = 0, i = 0; c < l.into; c++)
+            for (int64_t u = 0; u < l.side; u++)
+                for (int64_t v = 0; v < l.side; v++) offsets[i++] = int32_t((c * l.side + u) * length + v);
+        const int64_t rows = count * l.rows;
+        for (int64_t share; (share = shares.take()) < rows;) {
+            fill(l, images, share / l.rows, share % l.rows, memory);
+            multiply_out<true>(l.columns, memory, l.stride, offsets, k, l.filters, l.bias, 0, l.out, l.out, sink,
+                               share * l.columns);
+        }
+    }
+
+    static void fill(const Layer& l, const Images& images, size_t image, size_t row, float* to) {
+        const size_t length = line(l), width = l.width;
+        for (int64_t c = 0; c < l.into; c++)
+            for (int64_t u = 0; u < l.side; u++, to += length) {
+                size_t y = row * l.stride + u - l.padding;  // wraps above the image
+                memset(to, 0, length * sizeof(float));
+                if (y >= size_t(l.height)) continue;
+                const float* from = images.data + image * images.next_image + c * images.next_channel + y * images.next_row;
+                float* at = to + l.padding;
+                if (images.next_column == 1) memcpy(at, from, width * sizeof(float));
+                else
+                    for (size_t z = 0; z < width; z++) at[z] = from[z * images.next_column];
+            }
+    }
+};
+
+// Maximum over windows; a NaN is larger than any number.
+void pool(const Layer& l, size_t images, const float* x, const Sink& sink, Shares& shares) {
+    const int64_t rows = images * l.rows;
+    for (int64_t share; (share = shares.take()) < rows;) {
+        size_t image = share / l.rows, top = share % l.rows * l.stride - l.padding;
+        for (int64_t column = 0; column < l.columns; column++)
+            for (int64_t c = 0; c < l.out; c += W) {
+                wide most = wide{} - INFINITY;
+                for (size_t u = 0; u < size_t(l.side); u++)
+                    for (size_t v = 0; v < size_t(l.side); v++) {
+                        size_t y = top + u, z = column * l.stride - l.padding + v;  // wrap above and left
+                        if (y >= size_t(l.height) || z >= size_t(l.width)) continue;
+                        wide value = get(x + ((image * l.height + y) * l.width + z) * l.into + c);
+                        most = (value > most) | (value != value) ? value : most;
+                    }
+                write_one(sink, (share * l.columns + column) * l.out + c, c, most);
+            }
+    }
+}
+
+// Option A: every second pixel, or the mean of each square, between zero channels. The channels of x that pad it to
+// whole vectors are zeros, and may fall off the end.
+void resize(const Layer& l, size_t images, const float* x, float* to, Shares& shares) {
+    const int64_t rows = images * l.rows;
+    const int64_t kept = std::min(l.into, l.out - l.front);
+    for (int64_t share; (share = shares.take()) < rows;) {
+        int64_t image = share / l.rows, top = share % l.rows * l.stride;
+        float* line = to + share * l.columns * l.out;
+        memset(line, 0, l.columns * l.out * sizeof(float));
+        for (int64_t column = 0; column < l.columns; column++) {
+            float* at = line + column * l.out + l.front;
+            int64_t down = l.average ? std::min(l.stride, l.height - top) : 1;
+            int64_t across = l.average ? std::min(l.stride, l.width - column * l.stride) : 1;
+            for (int64_t u = 0; u < down; u++)
+                for (int64_t v = 0; v < across; v++) {
+                    const float* from = x + ((image * l.height + top + u) * l.width + column * l.stride + v) * l.into;
+                    for (int64_t c = 0; c < kept; c++) at[c] += from[c];
+                }
+            for (int64_t c = 0; down * across > 1 && c < kept; c++) at[c] /= float(down * across);
+        }
+    }
+}
+
+// Each number for itself.
+void pass(const Layer& l, size_t images, const float* x, const Sink& sink, Shares& shares) {
+    const int64_t rows = images * l.rows;
+    const size_t line = l.columns * l.out;
+    for (int64_t share; (share = shares.take()) < rows;)
+        for (size_t i = 0; i < line; i += W) write_one(sink, share * line + i, i % l.out, float(l.gain) * get(x + share * line + i));
+}
+
+// The mean of all pixels: sums of rows, then of these.
+void mean(const Layer& l, size_t images, const float* x, float* to, Shares& shares) {
+    const int64_t parts = images * (l.into / W);
+    for (int64_t share; (share = shares.take()) < parts;) {
+        size_t image = share / (l.into / W), c = share % (l.into / W) * W;
+        wide sum = {};
+        for (int64_t y = 0; y < l.height; y++) {
+            wide row = {};
+            for (int64_t z = 0; z < l.width; z++) row += get(x + ((image * l.height + y) * l.width + z) * l.into + c);
+            sum += row;
+        }
+        put(to + image * l.into + c, sum / float(l.height * l.width));
+    }
+}
+
+// --- the network ----------------------------------------------------------------------------------
+
+// Where the buffers of `images` images lie; those of one segment hold only a group of them.
+struct Places {
+    std::vector<size_t> at;
+    size_t size = 0;
+    Places(const Network& net, size_t images, bool grouped) : at(net.buffers) {
+        size_t shared = 0;
+        for (int64_t i = 0; i < net.buffers; i++)
+            if (net.buffer[i].segment < 0) at[i] = shared, shared += net.buffer[i].size * images;
+        size = shared;
+        for (int64_t s = 0; s < net.segments; s++) {
+            size_t end = shared;
+            for (int64_t i = 0; i < net.buffers; i++)
+                if (net.buffer[i].segment == s)
+                    at[i] = end, end += net.buffer[i].size * (grouped ? std::min<size_t>(images, net.groups[s]) : images);
+            size = std::max(size, end);
+        }
+    }
+};
+
+size_t work_size(const Network& net) {
+    size_t most = 0;
+    for (int64_t i = 0; i < net.layers; i++) {
+        const Layer& l = net.layer[i];
+        size_t wanted = l.kind == FIRST ? First::memory(l, 0) : l.kind == CONV ? Product::memory(l, 0)
+                      : l.kind == WINOGRAD2 ? Winograd<2>::memory(l, 0) : l.kind == WINOGRAD4 ? Winograd<4>::memory(l, 0) : 0;
+        most = std::max(most, wanted);
+    }
+    return most + W;
+}
+
+class Run {
+  public:
+    Run(const Network& net, const Images& images, float* scores) : net(net), images(images), scores(scores) {}
+
+    // One layer of images first to first + count of those whose maps are in `maps`; `chosen` is the first of all.
+    void step(const Layer& l, const Places& places, float* maps, size_t chosen, size_t first, size_t count, Shares& shares,
+              float* memory) const {
+        auto buffer = [&](int64_t i) {
+            return i < 0 ? nullptr : maps + places.at[i] + (net.buffer[i].segment < 0 ? first * net.buffer[i].size : 0);
+        };
+        const float* x = buffer(l.from);
+        const Sink sink{buffer(l.to), buffer(l.add), buffer(l.also), l.scale, l.shift, float(l.alpha), l.relu != 0,
+                        l.also_relu != 0};
+        switch (l.kind) {
+            case FIRST: {
+                Images some = images;
+                some.data += (chosen + first) * images.next_image;
+                return First::run(l, some, count, sink, shares, memory);
+            }
+            case CONV: return Product::run(l, count, x, sink, shares, memory);
+            case WINOGRAD2: return Winograd<2>(l, count).run(x, sink, shares, memory);
+            case WINOGRAD4: return Winograd<4>(l, count).run(x, sink, shares, memory);
+            case POOL: return pool(l, count, x, sink, shares);
+            case RESIZE: return resize(l, count, x, sink.y, shares);
+            case PASS: return pass(l, count, x, sink, shares);
+            case MEAN: return mean(l, count, x, sink.y, shares);
+        }
+    }
+
+    // Images of one thread, segment by segment.
+    void alone(const Places& places, float* maps, float* memory, size_t chosen, size_t count) const {
+        for (int64_t i = 0; i < net.layers;) {
+            int64_t segment = net.layer[i].segment, end = i;
+            while (end < net.layers && net.layer[end].segment == segment) end++;
+            for (size_t first = 0; first < count; first += net.groups[segment])
+                for (int64_t j = i; j < end; j++) {
+                    Shares shares{nullptr, 1};
+                    step(net.layer[j], places, maps, chosen, first, std::min<size_t>(net.groups[segment], count - first), shares,
+                         memory);
+                }
+            i = end;
+        }
+        take_scores(places, maps, chosen, count);
+    }
+
+    void take_scores(const Places& places, const float* maps, size_t chosen, size_t count) const {
+        const float* from = maps + places.at[net.scores];
+        for (size_t i = 0; i < count; i++)
+            memcpy(scores + (chosen + i) * net.classes, from + i * net.buffer[net.scores].size, net.classes * sizeof(float));
+    }
+
+    // Each thread takes as many images as the others; the rest, fewer than threads, they share. False: no memory.
+    bool all(int64_t threads) const {
+        const size_t each = images.count / threads, rounds = (each + net.group - 1) / net.group;
+        const size_t chunks = rounds * threads, own = each * threads, left = images.count - own;
+        const Places places(net, rounds ? (each + rounds - 1) / rounds : 0, true), together(net, left, false);
+        const size_t work = work_size(net);
+        float* const maps = team_memory.get(together.size);
+        std::unique_ptr<std::atomic<int64_t>[]> next(new std::atomic<int64_t>[net.layers + 1]());
+        std::atomic<bool> failed{!maps};
+        auto member = [&] {
+            float *const mine = map_memory.get(places.size), *const memory = work_memory.get(work);
+            if (!mine || !memory) failed = true;
+            if (left) {
+                barrier();
+                if (failed) return;
+                for (int64_t i = 0; i < net.layers; i++) {
+                    Shares shares{&next[i], threads};
+                    step(net.layer[i], together, maps, own, 0, left, shares, memory);
+                    barrier();
+                }
+            }
+            for (size_t i; !failed && (i = next[net.layers].fetch_add(1, std::memory_order_relaxed)) < chunks;) {
+                size_t first = own * i / chunks, last = own * (i + 1) / chunks;
+                alone(places, mine, memory, first, last - first);
+            }
+        };
+        if (threads == 1) {
+            member();
+        } else {
+#ifdef _OPENMP
+#pragma omp parallel num_threads(threads)
+#endif
+            member();
+        }
+        if (left && !failed) take_scores(together, maps, own, left);
+        return !failed;
+    }
+
+  private:
+    static void barrier() {
+#ifdef _OPENMP
+#pragma omp barrier
+#endif
+    }
+    const Network& net;
+    const Images images;
+    float* const scores;
+};
+
+}  // namespace
+
+extern "C" {
+
+int64_t lanes() { return W; }
+int64_t widest() { return WIDEST; }
+
+// The scores of images, `classes` of each; 0, or 1 where memory ran out.
+int64_t run_network(const Network* net, const Images* images, float* scores, int64_t threads) {
+    try {
+        return Run(*net, *images, scores).all(threads < 1 ? 1 : threads) ? 0 : 1;
+    } catch (const std::bad_alloc&) {
+        return 1;
+    }
+}
+
+}  // extern "C"
