@@ -37,7 +37,7 @@ class Conv(nn.Module):
         self.relu = False
         self.register_buffer("weight", conv.weight.detach().clone())
         self.register_buffer("bias", None if conv.bias is None else conv.bias.detach().clone())
-        self._packed: tuple[torch.Size, Tensor] | None = None  # for the maps seen last
+        self._packed: tuple[Any, Tensor] | None = None  # for the weights and maps seen last
 
     def fold(self, bn: _BatchNorm) -> None:
         (scale, shift), dtype = to_affine(bn), self.weight.dtype
@@ -48,14 +48,19 @@ class Conv(nn.Module):
     def forward(self, x: Tensor, plus: Tensor | None = None) -> Tensor:
         """`plus` may be overwritten."""
         if onednn.takes(x):
-            if self._packed is None or self._packed[0] != x.shape:
-                self._packed = x.shape, onednn.pack(self.weight, self.stride, self.padding, x.shape)
-            packed = self._packed[1]
+            packed = self._pack(x.shape)
             return onednn.conv(x, packed, self.bias, self.stride, self.padding, relu=self.relu, plus=plus)
         y = functional.conv2d(x, self.weight, self.bias, self.stride, self.padding)
         if plus is not None:
             y += plus
         return y.relu_() if self.relu else y
+
+    def _pack(self, shape: torch.Size) -> Tensor:
+        weight = self.weight
+        seen = (id(weight), None if weight.is_inference() else weight._version, self.stride, self.padding, shape)
+        if self._packed is None or self._packed[0] != seen:
+            self._packed = seen, onednn.pack(weight, self.stride, self.padding, shape)
+        return self._packed[1]
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Conv:
         self._packed = None  # another device or dtype

@@ -85,5 +85,5 @@ def freeze(net: ResNet) -> Frozen:
     if not isinstance(net, ResNet):
         raise UserError(f"freeze takes a network of this package, not {type(net).__name__}.")
     changes = find_part_changes(net)
-    with torch.no_grad():
+    with torch.inference_mode(False), torch.no_grad():  # tensors of inference mode do not count their changes
         return FrozenCopy(changes.net) if changes.frame else Frozen(changes.net, changes)

@@ -11,13 +11,23 @@
 
 #include "vectors.h"
 
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <deque>
 #include <memory>
+#include <mutex>
 #include <new>
+#include <system_error>
+#include <thread>
+#include <type_traits>
 #include <vector>
 
 extern "C" {
@@ -228,12 +238,14 @@ class Memory {  // of one thread, kept from call to call
 
 thread_local Memory map_memory, team_memory, work_memory;
 
-// The shares of a layer, taken by one thread or by several.
-struct Shares {
-    std::atomic<int64_t>* next;  // null where one thread does everything
-    int64_t threads, mine = 0;
-    int64_t take() { return next ? next->fetch_add(1, std::memory_order_relaxed) : mine++; }
-};
+constexpr int SPIN = 4096;  // turns of waiting, some tens of microseconds, before a thread gives up its core
+
+inline void relax() {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#endif
+}
+inline void yield() { std::this_thread::yield(); }
 
 // Work in pieces: rows of a matrix in groups of at most `most`, times columns in parts so that each thread has some.
 struct Grid {
@@ -248,8 +260,13 @@ struct Grid {
     }
     static constexpr size_t FEWEST = 4;  // rows of a group
     int64_t shares() const { return groups * parts; }
-    size_t row(size_t group) const { return rows * group / groups; }
-    size_t column(size_t part) const {
+    size_t row(size_t share) const { return rows * (share % groups) / groups; }
+    size_t next_row(size_t share) const { return rows * (share % groups + 1) / groups; }
+    size_t column(size_t share) const { return edge(share / groups); }
+    size_t next_column(size_t share) const { return edge(share / groups + 1); }
+
+  private:
+    size_t edge(size_t part) const {
         size_t panels = (columns + WIDEST * W - 1) / (WIDEST * W);
         return std::min(columns, panels * part / parts * WIDEST * W);
     }
@@ -303,13 +320,12 @@ struct Winograd {
     Winograd(const Layer& l, size_t images)
         : l(l), down((l.rows + T - 1) / T), across((l.columns + T - 1) / T), images(images) {}
 
-    size_t tiles() const { return images * down * across; }
     static size_t group(const Layer& l) {  // tiles at once
         size_t most = 98304 / (P * (l.into + l.out));
         return most < 12 ? 12 : most > 48 ? 48 : most;
     }
     static size_t step(size_t count, size_t channels) { return count * channels + W; }  // between matrices: no power of 2
-    static size_t memory(const Layer& l, int64_t) {
+    static size_t memory(const Layer& l) {
         return P * (step(group(l), l.into) + step(group(l), l.out)) + P * l.into;
     }
 
@@ -388,20 +404,17 @@ struct Winograd {
         }
     }
 
-    void run(const float* x, const Sink& sink, Shares& shares, float* memory) const {
-        Grid grid(tiles(), group(l), l.out, l.out, shares.threads);
-        const size_t matrix = l.into * l.out;
-        for (int64_t share; (share = shares.take()) < grid.shares();) {
-            size_t part = share / grid.groups, group = share % grid.groups;
-            size_t first = grid.row(group), count = grid.row(group + 1) - first;
-            size_t from = grid.column(part), to = grid.column(part + 1);
-            float *in = memory, *out = in + P * step(count, l.into), *patch = out + P * step(count, to - from);
-            transform_in(x, first, count, patch, in);
-            for (size_t p = 0; p < P; p++)
-                multiply_wide(count, in + p * step(count, l.into), l.into, l.filters + p * matrix, from, to, l.out,
-                              out + p * step(count, to - from));
-            transform_out(out, first, count, from, to, sink);
-        }
+    Grid grid(int64_t threads) const { return Grid(images * down * across, group(l), l.out, l.out, threads); }
+
+    void run(const Grid& grid, int64_t share, const float* x, const Sink& sink, float* memory) const {
+        const size_t first = grid.row(share), count = grid.next_row(share) - first;
+        const size_t from = grid.column(share), to = grid.next_column(share);
+        const size_t next_in = step(count, l.into), next_out = step(count, to - from);
+        float *in = memory, *out = in + P * next_in, *patch = out + P * next_out;
+        transform_in(x, first, count, patch, in);
+        for (size_t p = 0; p < P; p++)
+            multiply_wide(count, in + p * next_in, l.into, l.filters + p * l.into * l.out, from, to, l.out, out + p * next_out);
+        transform_out(out, first, count, from, to, sink);
     }
 };
 
@@ -419,7 +432,7 @@ struct Product {
         size_t most = 65536 / apart(l) / 12 * 12;
         return most < 12 ? 12 : most > 96 ? 96 : most;
     }
-    static size_t memory(const Layer& l, int64_t) { return direct(l) ? 0 : group(l) * apart(l); }
+    static size_t memory(const Layer& l) { return direct(l) ? 0 : group(l) * apart(l); }
 
     static void gather(const Layer& l, const float* x, size_t first, size_t count, float* to) {
         for (size_t i = 0; i < count; i++, to += apart(l)) {
@@ -435,17 +448,16 @@ struct Product {
         }
     }
 
-    static void run(const Layer& l, size_t images, const float* x, const Sink& sink, Shares& shares, float* memory) {
-        const size_t k = terms(l);
-        Grid grid(images * l.rows * l.columns, group(l), l.out, std::max<size_t>(WIDEST * W, 131072 / k), shares.threads);
-        for (int64_t share; (share = shares.take()) < grid.shares();) {
-            size_t part = share / grid.groups, group = share % grid.groups;
-            size_t first = grid.row(group), count = grid.row(group + 1) - first;
-            const float* a = x + first * l.into;
-            if (!direct(l)) gather(l, x, first, count, memory), a = memory;
-            multiply_out<false>(count, a, apart(l), nullptr, k, l.filters, l.bias, grid.column(part), grid.column(part + 1),
-                                l.out, sink, first);
-        }
+    static Grid grid(const Layer& l, size_t images, int64_t threads) {
+        return Grid(images * l.rows * l.columns, group(l), l.out, std::max<size_t>(WIDEST * W, 131072 / terms(l)), threads);
+    }
+
+    static void run(const Layer& l, const Grid& grid, int64_t share, const float* x, const Sink& sink, float* memory) {
+        const size_t first = grid.row(share), count = grid.next_row(share) - first;
+        const float* a = x + first * l.into;
+        if (!direct(l)) gather(l, x, first, count, memory), a = memory;
+        multiply_out<false>(count, a, apart(l), nullptr, terms(l), l.filters, l.bias, grid.column(share),
+                            grid.next_column(share), l.out, sink, first);
     }
 };
 
@@ -453,20 +465,17 @@ struct Product {
 struct First {
     static size_t line(const Layer& l) { return l.width + 2 * l.padding + l.side; }
     static size_t terms(const Layer& l) { return l.side * l.side * l.into; }
-    static size_t memory(const Layer& l, int64_t) { return l.into * l.side * line(l) + terms(l); }
+    static size_t memory(const Layer& l) { return l.into * l.side * line(l) + terms(l); }
 
-    static void run(const Layer& l, const Images& images, size_t count, const Sink& sink, Shares& shares, float* memory) {
-        const size_t length = line(l), k = terms(l);
+    static void run(const Layer& l, const Images& images, int64_t row, const Sink& sink, float* memory) {
+        const size_t length = line(l);
         int32_t* offsets = reinterpret_cast<int32_t*>(memory + l.into * l.side * length);
         for (int64_t c = 0, i = 0; c < l.into; c++)
             for (int64_t u = 0; u < l.side; u++)
                 for (int64_t v = 0; v < l.side; v++) offsets[i++] = int32_t((c * l.side + u) * length + v);
-        const int64_t rows = count * l.rows;
-        for (int64_t share; (share = shares.take()) < rows;) {
-            fill(l, images, share / l.rows, share % l.rows, memory);
-            multiply_out<true>(l.columns, memory, l.stride, offsets, k, l.filters, l.bias, 0, l.out, l.out, sink,
-                               share * l.columns);
-        }
+        fill(l, images, row / l.rows, row % l.rows, memory);
+        multiply_out<true>(l.columns, memory, l.stride, offsets, terms(l), l.filters, l.bias, 0, l.out, l.out, sink,
+                           row * l.columns);
     }
 
     static void fill(const Layer& l, const Images& images, size_t image, size_t row, float* to) {
@@ -485,62 +494,51 @@ struct First {
     }
 };
 
-// Maximum over windows; a NaN is larger than any number.
-void pool(const Layer& l, size_t images, const float* x, const Sink& sink, Shares& shares) {
-    const int64_t rows = images * l.rows;
-    for (int64_t share; (share = shares.take()) < rows;) {
-        size_t image = share / l.rows, top = share % l.rows * l.stride - l.padding;
-        for (int64_t column = 0; column < l.columns; column++)
-            for (int64_t c = 0; c < l.out; c += W) {
-                wide most = wide{} - INFINITY;
-                for (size_t u = 0; u < size_t(l.side); u++)
-                    for (size_t v = 0; v < size_t(l.side); v++) {
-                        size_t y = top + u, z = column * l.stride - l.padding + v;  // wrap above and left
-                        if (y >= size_t(l.height) || z >= size_t(l.width)) continue;
-                        wide value = get(x + ((image * l.height + y) * l.width + z) * l.into + c);
-                        most = (value > most) | (value != value) ? value : most;
-                    }
-                write_one(sink, (share * l.columns + column) * l.out + c, c, most);
-            }
-    }
-}
-
-// Option A: every second pixel, or the mean of each square, between zero channels. The channels of x that pad it to
-// whole vectors are zeros, and may fall off the end.
-void resize(const Layer& l, size_t images, const float* x, float* to, Shares& shares) {
-    const int64_t rows = images * l.rows;
-    const int64_t kept = std::min(l.into, l.out - l.front);
-    for (int64_t share; (share = shares.take()) < rows;) {
-        int64_t image = share / l.rows, top = share % l.rows * l.stride;
-        float* line = to + share * l.columns * l.out;
-        memset(line, 0, l.columns * l.out * sizeof(float));
-        for (int64_t column = 0; column < l.columns; column++) {
-            float* at = line + column * l.out + l.front;
-            int64_t down = l.average ? std::min(l.stride, l.height - top) : 1;
-            int64_t across = l.average ? std::min(l.stride, l.width - column * l.stride) : 1;
-            for (int64_t u = 0; u < down; u++)
-                for (int64_t v = 0; v < across; v++) {
-                    const float* from = x + ((image * l.height + top + u) * l.width + column * l.stride + v) * l.into;
-                    for (int64_t c = 0; c < kept; c++) at[c] += from[c];
+// Maximum over windows, for a row; a NaN is larger than any number.
+void pool(const Layer& l, int64_t row, const float* x, const Sink& sink) {
+    size_t image = row / l.rows, top = row % l.rows * l.stride - l.padding;
+    for (int64_t column = 0; column < l.columns; column++)
+        for (int64_t c = 0; c < l.out; c += W) {
+            wide most = wide{} - INFINITY;
+            for (size_t u = 0; u < size_t(l.side); u++)
+                for (size_t v = 0; v < size_t(l.side); v++) {
+                    size_t y = top + u, z = column * l.stride - l.padding + v;  // wrap above and left
+                    if (y >= size_t(l.height) || z >= size_t(l.width)) continue;
+                    wide value = get(x + ((image * l.height + y) * l.width + z) * l.into + c);
+                    most = (value > most) | (value != value) ? value : most;
                 }
-            for (int64_t c = 0; down * across > 1 && c < kept; c++) at[c] /= float(down * across);
+            write_one(sink, (row * l.columns + column) * l.out + c, c, most);
         }
+}
+
+// Option A, for a row: every second pixel, or the mean of each square, between zero channels. The channels of x that
+// pad it to whole vectors are zeros, and may fall off the end.
+void resize(const Layer& l, int64_t row, const float* x, float* to) {
+    const int64_t image = row / l.rows, top = row % l.rows * l.stride, kept = std::min(l.into, l.out - l.front);
+    to += row * l.columns * l.out;
+    memset(to, 0, l.columns * l.out * sizeof(float));
+    for (int64_t column = 0; column < l.columns; column++) {
+        float* at = to + column * l.out + l.front;
+        int64_t down = l.average ? std::min(l.stride, l.height - top) : 1;
+        int64_t across = l.average ? std::min(l.stride, l.width - column * l.stride) : 1;
+        for (int64_t u = 0; u < down; u++)
+            for (int64_t v = 0; v < across; v++) {
+                const float* from = x + ((image * l.height + top + u) * l.width + column * l.stride + v) * l.into;
+                for (int64_t c = 0; c < kept; c++) at[c] += from[c];
+            }
+        for (int64_t c = 0; down * across > 1 && c < kept; c++) at[c] /= float(down * across);
     }
 }
 
-// Each number for itself.
-void pass(const Layer& l, size_t images, const float* x, const Sink& sink, Shares& shares) {
-    const int64_t rows = images * l.rows;
-    const size_t line = l.columns * l.out;
-    for (int64_t share; (share = shares.take()) < rows;)
-        for (size_t i = 0; i < line; i += W) write_one(sink, share * line + i, i % l.out, float(l.gain) * get(x + share * line + i));
+// Each number of a row for itself.
+void pass(const Layer& l, int64_t row, const float* x, const Sink& sink) {
+    const size_t line = l.columns * l.out, first = row * line;
+    for (size_t i = 0; i < line; i += W) write_one(sink, first + i, i % l.out, float(l.gain) * get(x + first + i));
 }
 
-// The mean of all pixels: sums of rows, then of these.
-void mean(const Layer& l, size_t images, const float* x, float* to, Shares& shares) {
-    const int64_t parts = images * (l.into / W);
-    for (int64_t share; (share = shares.take()) < parts;) {
-        size_t image = share / (l.into / W), c = share % (l.into / W) * W;
+// The mean of all pixels of an image: sums of rows, then of these.
+void mean(const Layer& l, int64_t image, const float* x, float* to) {
+    for (int64_t c = 0; c < l.into; c += W) {
         wide sum = {};
         for (int64_t y = 0; y < l.height; y++) {
             wide row = {};
@@ -572,24 +570,36 @@ struct Places {
     }
 };
 
-size_t work_size(const Network& net) {
-    size_t most = 0;
-    for (int64_t i = 0; i < net.layers; i++) {
-        const Layer& l = net.layer[i];
-        size_t wanted = l.kind == FIRST ? First::memory(l, 0) : l.kind == CONV ? Product::memory(l, 0)
-                      : l.kind == WINOGRAD2 ? Winograd<2>::memory(l, 0) : l.kind == WINOGRAD4 ? Winograd<4>::memory(l, 0) : 0;
-        most = std::max(most, wanted);
+size_t work_size(const Layer& l) {
+    switch (l.kind) {
+        case FIRST: return First::memory(l);
+        case CONV: return Product::memory(l);
+        case WINOGRAD2: return Winograd<2>::memory(l);
+        case WINOGRAD4: return Winograd<4>::memory(l);
+        default: return 0;
     }
-    return most + W;
 }
 
-class Run {
-  public:
-    Run(const Network& net, const Images& images, float* scores) : net(net), images(images), scores(scores) {}
+// How many shares a layer has; no share reads what another one writes.
+int64_t count_shares(const Layer& l, size_t images, int64_t threads) {
+    switch (l.kind) {
+        case CONV: return Product::grid(l, images, threads).shares();
+        case WINOGRAD2: return Winograd<2>(l, images).grid(threads).shares();
+        case WINOGRAD4: return Winograd<4>(l, images).grid(threads).shares();
+        case MEAN: return images;
+        default: return images * l.rows;
+    }
+}
 
-    // One layer of images first to first + count of those whose maps are in `maps`; `chosen` is the first of all.
-    void step(const Layer& l, const Places& places, float* maps, size_t chosen, size_t first, size_t count, Shares& shares,
-              float* memory) const {
+// Images of one call, and what is made of them.
+struct Work {
+    const Network& net;
+    const Images images;
+    float* const scores;
+
+    // A share of a layer, for images first to first + count of those whose maps are in `maps`; they begin at `chosen`.
+    void step(const Layer& l, const Places& places, float* maps, size_t chosen, size_t first, size_t count, int64_t threads,
+              int64_t share, float* memory) const {
         auto buffer = [&](int64_t i) {
             return i < 0 ? nullptr : maps + places.at[i] + (net.buffer[i].segment < 0 ? first * net.buffer[i].size : 0);
         };
@@ -600,29 +610,37 @@ class Run {
             case FIRST: {
                 Images some = images;
                 some.data += (chosen + first) * images.next_image;
-                return First::run(l, some, count, sink, shares, memory);
+                return First::run(l, some, share, sink, memory);
             }
-            case CONV: return Product::run(l, count, x, sink, shares, memory);
-            case WINOGRAD2: return Winograd<2>(l, count).run(x, sink, shares, memory);
-            case WINOGRAD4: return Winograd<4>(l, count).run(x, sink, shares, memory);
-            case POOL: return pool(l, count, x, sink, shares);
-            case RESIZE: return resize(l, count, x, sink.y, shares);
-            case PASS: return pass(l, count, x, sink, shares);
-            case MEAN: return mean(l, count, x, sink.y, shares);
+            case CONV: return Product::run(l, Product::grid(l, count, threads), share, x, sink, memory);
+            case WINOGRAD2: {
+                Winograd<2> layer(l, count);
+                return layer.run(layer.grid(threads), share, x, sink, memory);
+            }
+            case WINOGRAD4: {
+                Winograd<4> layer(l, count);
+                return layer.run(layer.grid(threads), share, x, sink, memory);
+            }
+            case POOL: return pool(l, share, x, sink);
+            case RESIZE: return resize(l, share, x, sink.y);
+            case PASS: return pass(l, share, x, sink);
+            case MEAN: return mean(l, share, x, sink.y);
         }
     }
 
-    // Images of one thread, segment by segment.
-    void alone(const Places& places, float* maps, float* memory, size_t chosen, size_t count) const {
+    // All layers of some images by one thread, segment by segment.
+    void run_alone(const Places& places, float* maps, float* memory, size_t chosen, size_t count) const {
         for (int64_t i = 0; i < net.layers;) {
-            int64_t segment = net.layer[i].segment, end = i;
+            const int64_t segment = net.layer[i].segment;
+            const size_t group = net.groups[segment];
+            int64_t end = i;
             while (end < net.layers && net.layer[end].segment == segment) end++;
-            for (size_t first = 0; first < count; first += net.groups[segment])
-                for (int64_t j = i; j < end; j++) {
-                    Shares shares{nullptr, 1};
-                    step(net.layer[j], places, maps, chosen, first, std::min<size_t>(net.groups[segment], count - first), shares,
-                         memory);
-                }
+            for (size_t first = 0; first < count; first += group) {
+                const size_t some = std::min(group, count - first);
+                for (int64_t j = i; j < end; j++)
+                    for (int64_t share = 0, shares = count_shares(net.layer[j], some, 1); share < shares; share++)
+                        step(net.layer[j], places, maps, chosen, first, some, 1, share, memory);
+            }
             i = end;
         }
         take_scores(places, maps, chosen, count);
@@ -633,54 +651,144 @@ class Run {
         for (size_t i = 0; i < count; i++)
             memcpy(scores + (chosen + i) * net.classes, from + i * net.buffer[net.scores].size, net.classes * sizeof(float));
     }
+};
 
-    // Each thread takes as many images as the others; the rest, fewer than threads, they share. False: no memory.
-    bool all(int64_t threads) const {
-        const size_t each = images.count / threads, rounds = (each + net.group - 1) / net.group;
-        const size_t chunks = rounds * threads, own = each * threads, left = images.count - own;
-        const Places places(net, rounds ? (each + rounds - 1) / rounds : 0, true), together(net, left, false);
-        const size_t work = work_size(net);
-        float* const maps = team_memory.get(together.size);
-        std::unique_ptr<std::atomic<int64_t>[]> next(new std::atomic<int64_t>[net.layers + 1]());
-        std::atomic<bool> failed{!maps};
-        auto member = [&] {
-            float *const mine = map_memory.get(places.size), *const memory = work_memory.get(work);
-            if (!mine || !memory) failed = true;
-            if (left) {
-                barrier();
-                if (failed) return;
-                for (int64_t i = 0; i < net.layers; i++) {
-                    Shares shares{&next[i], threads};
-                    step(net.layer[i], together, maps, own, 0, left, shares, memory);
-                    barrier();
-                }
+// One call. First the images that all threads share, layer by layer; then chunks of images, each by one thread. The
+// shares of a layer and the chunks are taken by whoever is free. Whoever calls waits only for shares that others have
+// taken, not for threads: on a busy machine a helper may come late, or never.
+//
+// The caller's memory is read and written only by those who hold a share. What helpers see besides belongs to the job.
+class Job {
+  public:
+    Job(const Work& work, int64_t threads, float* maps, size_t left)
+        : work(work), threads(threads), maps(maps), left(left), own(work.images.count - left),
+          rounds((own / threads + work.net.group - 1) / work.net.group), layers(left ? work.net.layers : 0),
+          places(work.net, rounds ? (own / threads + rounds - 1) / rounds : 0, true), together(work.net, left, false),
+          stages(layers + 1) {
+        for (int64_t i = 0; i < layers; i++) stages[i].shares = count_shares(work.net.layer[i], left, threads);
+        stages[layers].shares = rounds * threads;
+        for (int64_t i = 0; i < work.net.layers; i++) scratch = std::max(scratch, work_size(work.net.layer[i]));
+    }
+    size_t size() const { return together.size; }
+
+    void help() {
+        for (int64_t i = 0; i <= layers; i++) {
+            Stage& stage = stages[i];
+            int64_t share;
+            while ((share = stage.taken.fetch_add(1, std::memory_order_relaxed)) < stage.shares) {
+                if (!failed) run(i, share);
+                stage.done.fetch_add(1, std::memory_order_release);
             }
-            for (size_t i; !failed && (i = next[net.layers].fetch_add(1, std::memory_order_relaxed)) < chunks;) {
-                size_t first = own * i / chunks, last = own * (i + 1) / chunks;
-                alone(places, mine, memory, first, last - first);
-            }
-        };
-        if (threads == 1) {
-            member();
-        } else {
-#ifdef _OPENMP
-#pragma omp parallel num_threads(threads)
-#endif
-            member();
+            if (i < layers) wait(stage);
         }
-        if (left && !failed) take_scores(together, maps, own, left);
+    }
+
+    // The caller's own part. False: memory ran out.
+    bool finish() {
+        help();
+        wait(stages[layers]);
+        if (left && !failed) work.take_scores(together, maps, own, left);
         return !failed;
     }
 
   private:
-    static void barrier() {
-#ifdef _OPENMP
-#pragma omp barrier
-#endif
+    struct Stage {
+        int64_t shares = 0;
+        std::atomic<int64_t> taken{0}, done{0};
+    };
+
+    static void wait(const Stage& stage) {
+        for (int turns = 0; stage.done.load(std::memory_order_acquire) < stage.shares; turns++) turns < SPIN ? relax() : yield();
     }
-    const Network& net;
-    const Images images;
-    float* const scores;
+
+    void run(int64_t stage, int64_t share) {
+        float* const memory = work_memory.get(scratch);
+        float* const mine = stage == layers ? map_memory.get(places.size) : maps;
+        if (!memory || !mine) {
+            failed = true;
+        } else if (stage < layers) {
+            work.step(work.net.layer[stage], together, maps, own, 0, left, threads, share, memory);
+        } else {
+            size_t first = own * share / stages[layers].shares, last = own * (share + 1) / stages[layers].shares;
+            work.run_alone(places, mine, memory, first, last - first);
+        }
+    }
+
+    const Work work;
+    const int64_t threads;
+    float* const maps;
+    const size_t left, own, rounds;
+    const int64_t layers;  // that all threads share
+    const Places places, together;
+    size_t scratch = W;
+    std::vector<Stage> stages;  // the layers, then the chunks
+    std::atomic<bool> failed{false};
+};
+
+// --- threads --------------------------------------------------------------------------------------
+
+// Threads that help with jobs, made when they are first wanted. They sleep when there has been nothing to do for a while.
+class Helpers {
+  public:
+    static Helpers& get() {  // never destroyed; a forked process has none of its parent's threads and makes its own
+        static std::atomic<Helpers*> all{nullptr};
+        Helpers* found = all.load(std::memory_order_acquire);
+        if (found && found->process == getpid()) return *found;
+        Helpers* fresh = new Helpers();
+        if (all.compare_exchange_strong(found, fresh)) return *fresh;
+        delete fresh;
+        return *found;
+    }
+
+    void offer(const std::shared_ptr<Job>& job, int64_t helpers) {
+        std::lock_guard<std::mutex> hold(lock);
+        while (count < helpers && start()) count++;
+        for (int64_t i = 0; i < helpers; i++) jobs.push_back(job);
+        waiting.store(jobs.size(), std::memory_order_release);
+        wake.notify_all();
+    }
+
+    void withdraw(const std::shared_ptr<Job>& job) {
+        std::lock_guard<std::mutex> hold(lock);
+        jobs.erase(std::remove(jobs.begin(), jobs.end(), job), jobs.end());
+        waiting.store(jobs.size(), std::memory_order_release);
+    }
+
+  private:
+    bool start() {
+        sigset_t all, before;
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before);  // signals go to the threads of Python
+        bool started = true;
+        try {
+            std::thread(&Helpers::serve, this).detach();
+        } catch (const std::system_error&) {
+            started = false;
+        }
+        pthread_sigmask(SIG_SETMASK, &before, nullptr);
+        return started;
+    }
+
+    void serve() {
+        for (;;) take()->help();
+    }
+
+    std::shared_ptr<Job> take() {
+        for (int turns = 0; turns < 4 * SPIN && !waiting.load(std::memory_order_acquire); turns++) relax();
+        std::unique_lock<std::mutex> hold(lock);
+        wake.wait(hold, [&] { return !jobs.empty(); });
+        std::shared_ptr<Job> job = std::move(jobs.front());
+        jobs.pop_front();
+        waiting.store(jobs.size(), std::memory_order_release);
+        return job;
+    }
+
+    const pid_t process = getpid();
+    std::mutex lock;
+    std::condition_variable wake;
+    std::deque<std::shared_ptr<Job>> jobs;
+    std::atomic<size_t> waiting{0};
+    int64_t count = 0;
 };
 
 }  // namespace
@@ -693,7 +801,15 @@ int64_t widest() { return WIDEST; }
 // The scores of images, `classes` of each; 0, or 1 where memory ran out.
 int64_t run_network(const Network* net, const Images* images, float* scores, int64_t threads) {
     try {
-        return Run(*net, *images, scores).all(threads < 1 ? 1 : threads) ? 0 : 1;
+        threads = std::max<int64_t>(1, threads);
+        const size_t left = images->count % threads;
+        float* const maps = team_memory.get(Places(*net, left, false).size);
+        if (!maps) return 1;
+        auto job = std::make_shared<Job>(Work{*net, *images, scores}, threads, maps, left);
+        if (threads > 1) Helpers::get().offer(job, threads - 1);
+        bool done = job->finish();
+        if (threads > 1) Helpers::get().withdraw(job);
+        return done ? 0 : 1;
     } catch (const std::bad_alloc&) {
         return 1;
     }
