@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from operator import attrgetter, eq, getitem, is_
 from typing import Any
 
@@ -23,9 +25,17 @@ _SETTINGS: dict[type[nn.Module], tuple[str, ...]] = {  # what the layers were re
     shortcuts.Scale: ("a", "b"),
     shortcuts.Dropout: ("p", "rescale", "training"),
 }
+_FORWARDS = {  # of every layer that the library computes
+    kind: kind.forward
+    for kind in (
+        *(nn.Sequential, nn.Identity, nn.ReLU, nn.MaxPool2d, nn.Linear, Conv, ScaleShift, FrozenUnit),
+        *(shortcuts.Identity, shortcuts.Scale, shortcuts.Dropout, shortcuts.Plain, shortcuts.Pad),
+    )
+}
 _CONTENTS = ("_parameters", "_buffers", "_modules")
 _FORWARD_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 _version = attrgetter("_version")
+_read: Callable[[dict[str, Any], str], Any] = getitem
 
 
 class UnknownLayerError(Exception):
@@ -43,10 +53,8 @@ class OneCall:
         self.run: Network | None = None
         library = load().library
         if library is not None and self._seen.is_plain():
-            try:
+            with suppress(UnknownLayerError):
                 self.run = _build(net, library)
-            except UnknownLayerError:
-                pass
 
     def is_current(self) -> bool:
         """Whether no layer, setting, hook or tensor of the network was changed since."""
@@ -70,7 +78,7 @@ def takes(x: Tensor) -> bool:
 def _is_observed() -> bool:
     return (
         torch.compiler.is_compiling()
-        or torch.jit.is_tracing()
+        or torch._C._get_tracing_state() is not None
         or torch_modules._has_any_global_hook()  # type: ignore[no-untyped-call]
         or torch._C._len_torch_dispatch_stack() > 0
         or torch._C._functorch.peek_interpreter_stack() is not None
@@ -87,40 +95,49 @@ class Snapshot:
 
     def __init__(self, net: nn.Module) -> None:
         modules = list(net.modules())
-        own = list(map(vars, modules))
-        self._hooks = [attributes[name] for attributes in own for name in _FORWARD_HOOKS]
+        self._own = own = list(map(vars, modules))
+        self._hooks: list[dict[str, Any]] = [attributes[name] for attributes in own for name in _FORWARD_HOOKS]
+        self._hooked, self._ours = any(self._hooks), _are_forwards_ours()
         self._owners = [*own, *(attributes["_modules"] for attributes in own)]
         self._counts = list(map(len, self._owners))
-        entries = [(d, name) for attributes in own for d in map(attributes.get, _CONTENTS) for name in d]
+        entries = [(d, name) for attributes in own for d in (attributes[part] for part in _CONTENTS) for name in d]
         entries += [(vars(m), name) for m in modules for name in _SETTINGS.get(type(m), ())]
-        self._places, self._names = [place for place, _ in entries], [name for _, name in entries]
-        self._values = list(map(getitem, self._places, self._names))
-        self._tensors = [value for value in self._values if isinstance(value, Tensor)]
+        self._places: list[dict[str, Any]] = [place for place, _ in entries]
+        self._names: list[str] = [name for _, name in entries]
+        self._values: list[Any] = list(map(_read, self._places, self._names))
+        self._tensors: list[Tensor] = [value for value in self._values if isinstance(value, Tensor)]
         self._parameters = list(net.parameters())
         self._memory = list(map(_locate, self._parameters))
         counted = not any(tensor.is_inference() for tensor in self._tensors)
         self._versions = list(map(_version, self._tensors)) if counted else []
 
     def is_plain(self) -> bool:
-        """Whether all tensors are float32 on the CPU and count their versions, and there are no hooks."""
+        """Whether all tensors are float32 on the CPU and count their versions, without hooks and methods of users."""
         return (
             all(type(t) in (Tensor, nn.Parameter) and t.dtype == torch.float32 for t in self._tensors)
             and all(t.device.type == "cpu" and t.layout == torch.strided and not t.is_neg() for t in self._tensors)
             and len(self._versions) == len(self._tensors)
-            and not any(self._hooks)
+            and not self._hooked
+            and not any("forward" in attributes for attributes in self._own)
+            and self._ours
         )
 
     def is_current(self) -> bool:
         try:
             return (
-                not any(self._hooks)
-                and all(map(is_, map(getitem, self._places, self._names), self._values))
+                any(self._hooks) == self._hooked
+                and all(map(is_, map(_read, self._places, self._names), self._values))
                 and all(map(eq, map(len, self._owners), self._counts))
                 and (not self._versions or all(map(eq, map(_version, self._tensors), self._versions)))
                 and list(map(_locate, self._parameters)) == self._memory
+                and _are_forwards_ours() == self._ours
             )
         except KeyError:  # something was removed
             return False
+
+
+def _are_forwards_ours() -> bool:
+    return all(kind.forward is forward for kind, forward in _FORWARDS.items())
 
 
 def _locate(parameter: nn.Parameter) -> tuple[int, torch.dtype]:
@@ -186,7 +203,7 @@ def _add_steps(layers: Layers, steps: nn.Module, x: int) -> int:
     return x
 
 
-def _add_step(layers: Layers, step: nn.Module, x: int) -> int:  # noqa: PLR0911, a row for each kind
+def _add_step(layers: Layers, step: nn.Module, x: int) -> int:
     match step:
         case Conv() if type(step) is Conv:
             y = _add_conv(layers, step, x)
