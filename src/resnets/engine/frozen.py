@@ -80,7 +80,12 @@ def _freeze_part(part: nn.Module, change: str | None = None) -> nn.Module:
 def freeze(net: ResNet) -> Frozen:
     """A copy of a network that only tests, with BN folded into the convolutions; the network is left as it is.
 
-    Units that are not exactly what `net.spec` describes are copied as they are.
+    Float32 images on a CPU are computed in one call into C++, on as many threads as PyTorch has. Their scores do not
+    depend on the number of threads or on the other images of the batch, to the byte, and differ from float64's by less
+    than 1e-4 of the largest. Later changes of the copy take effect, but for those through `.data` or NumPy.
+
+    Units that are not exactly what `net.spec` describes are copied as they are. With such a unit, with a gate or a hook,
+    and without a C++ compiler, PyTorch computes layer by layer.
     """
     if not isinstance(net, ResNet):
         raise UserError(f"freeze takes a network of this package, not {type(net).__name__}.")
