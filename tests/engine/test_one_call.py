@@ -298,6 +298,33 @@ def test_the_library_is_used_again_when_a_hook_is_gone():
 
 
 @needs_library
+@pytest.mark.parametrize("reach", [
+    lambda frozen: frozen.units, lambda frozen: list(frozen.modules()), lambda frozen: list(frozen.children()),
+    lambda frozen: frozen.state_dict(), lambda frozen: list(frozen.buffers()), lambda frozen: frozen._modules["last"],
+    lambda frozen: nn.Sequential(frozen).state_dict(), lambda frozen: frozen.get_submodule("units.1"), copy.copy,
+    lambda frozen: frozen.apply(lambda module: None),
+])  # fmt: skip
+def test_layers_are_compared_as_soon_as_somebody_may_have_them(reach):
+    frozen, x = small(), images(2, 16, 16)
+    before = frozen(x)
+    assert not frozen._reached
+    frozen(x)
+    frozen.to("cpu").eval()
+    assert torch.equal(frozen(x), before)
+    assert not frozen._reached
+    held = reach(frozen)
+    if isinstance(held, type(frozen)) and held is not frozen:
+        assert held._reached
+    else:
+        assert frozen._reached
+    assert torch.equal(frozen(x), before)
+    held = frozen.units[1].last.weight
+    frozen(x)
+    held.mul_(2)
+    assert relative(frozen(x), before) > 1e-3
+
+
+@needs_library
 def test_hooks_on_all_modules_see_all_of_them():
     frozen, seen = small(), []
     wanted = frozen(images(1, 16, 16))
@@ -341,7 +368,9 @@ def test_pytorch_computes_under(context):
 
 
 @needs_library
-@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")  # of PyTorch's own, in make_dual
+@pytest.mark.filterwarnings(
+    "ignore:.torch.jit.script. is deprecated:DeprecationWarning"
+)  # of PyTorch's own, in make_dual
 def test_transforms_of_functions_are_left_to_pytorch():
     seen = []
 

@@ -72,6 +72,7 @@ def takes(x: Tensor) -> bool:
         and not x.is_neg()
         and not torch.is_autocast_enabled("cpu")
         and not _is_observed()
+        and all(kind.forward is forward for kind, forward in _FORWARDS.items())
     )
 
 
@@ -97,7 +98,7 @@ class Snapshot:
         modules = list(net.modules())
         self._own = own = list(map(vars, modules))
         self._hooks: list[dict[str, Any]] = [attributes[name] for attributes in own for name in _FORWARD_HOOKS]
-        self._hooked, self._ours = any(self._hooks), _are_forwards_ours()
+        self._hooked = any(self._hooks)
         self._owners = [*own, *(attributes["_modules"] for attributes in own)]
         self._counts = list(map(len, self._owners))
         entries = [(d, name) for attributes in own for d in (attributes[part] for part in _CONTENTS) for name in d]
@@ -119,7 +120,6 @@ class Snapshot:
             and len(self._versions) == len(self._tensors)
             and not self._hooked
             and not any("forward" in attributes for attributes in self._own)
-            and self._ours
         )
 
     def is_current(self) -> bool:
@@ -130,14 +130,9 @@ class Snapshot:
                 and all(map(eq, map(len, self._owners), self._counts))
                 and (not self._versions or all(map(eq, map(_version, self._tensors), self._versions)))
                 and list(map(_locate, self._parameters)) == self._memory
-                and _are_forwards_ours() == self._ours
             )
         except KeyError:  # something was removed
             return False
-
-
-def _are_forwards_ours() -> bool:
-    return all(kind.forward is forward for kind, forward in _FORWARDS.items())
 
 
 def _locate(parameter: nn.Parameter) -> tuple[int, torch.dtype]:

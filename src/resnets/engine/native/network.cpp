@@ -71,6 +71,10 @@ namespace {
 
 // --- wide vectors ---------------------------------------------------------------------------------
 
+#if (defined(__x86_64__) || defined(__i386__)) && !(defined(__AVX2__) && defined(__FMA__))
+#error "this CPU has no AVX2, or the compiler does not know it"
+#endif
+
 #ifdef __AVX512F__
 constexpr int W = 16;                                      // floats in a wide vector
 constexpr int WIDEST = 4;                                  // vectors in a panel of filters: 4, 2 or 1

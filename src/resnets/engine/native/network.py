@@ -432,11 +432,8 @@ class Functions:
             raise MemoryError("memory ran out in testing a network")
 
 
-_WAYS = Ways(  # for this very CPU, or for any of its kind
-    compile=(
-        ("-std=c++17", "-O3", "-fPIC", "-pthread", "-march=native"),
-        ("-std=c++17", "-O3", "-fPIC", "-pthread"),
-    ),
+_WAYS = Ways(  # for this very CPU: code for any of its kind would be slower than PyTorch's
+    compile=tuple(("-std=c++17", "-O3", "-fPIC", "-pthread", cpu) for cpu in ("-march=native", "-mcpu=native")),
     link=(("-pthread",),),
 )
 
