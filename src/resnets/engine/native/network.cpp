@@ -324,64 +324,65 @@ struct Winograd {
     Winograd(const Layer& l, size_t images)
         : l(l), down((l.rows + T - 1) / T), across((l.columns + T - 1) / T), images(images) {}
 
-    static size_t group(const Layer& l) {  // tiles at once
-        size_t most = 98304 / (P * (l.into + l.out));
-        return most < 12 ? 12 : most > 48 ? 48 : most;
-    }
+    static constexpr size_t GROUP = 24;  // tiles at once
     static size_t step(size_t count, size_t channels) { return count * channels + W; }  // between matrices: no power of 2
-    static size_t memory(const Layer& l) {
-        return P * (step(group(l), l.into) + step(group(l), l.out)) + P * l.into;
-    }
+    static size_t memory(const Layer& l) { return P * (step(GROUP, l.into) + step(GROUP, l.out)) + l.into; }
+
+    // A walk over tiles: where they lie in their map.
+    struct Walk {
+        const Winograd& w;
+        size_t image, y, x;
+        Walk(const Winograd& w, size_t first)
+            : w(w), image(first / (w.down * w.across)), y(first / w.across % w.down * T), x(first % w.across * T) {}
+        void next() {
+            if ((x += T) < w.across * T) return;
+            x = 0;
+            if ((y += T) < w.down * T) return;
+            y = 0, image++;
+        }
+    };
 
     // B' d B of `count` tiles, as P matrices [count][channels].
-    void transform_in(const float* x, size_t first, size_t count, float* patch, float* to) const {
+    void transform_in(const float* x, size_t first, size_t count, const float* zeros, float* to) const {
         const size_t channels = l.into, next = step(count, channels), row = l.width * channels;
-        for (size_t i = 0; i < count; i++) {
-            size_t tile = first + i, image = tile / (down * across), y = tile / across % down * T, z = tile % across * T;
-            const float* from = x + (image * l.height + y) * row + z * channels - row - channels;
-            size_t pitch = row;
-            if (y == 0 || z == 0 || y + T >= size_t(l.height) || z + T >= size_t(l.width)) {
-                from = fill(x + image * l.height * row, y, z, patch), pitch = S * channels;
-            }
-            for (size_t c = 0; c < channels; c += W, from += W, to += W) {
-                wide d[S], between[S][S];
-                UNROLL for (int v = 0; v < S; v++) {
-                    UNROLL for (int u = 0; u < S; u++) d[u] = get(from + u * pitch + v * channels);
-                    Tile<T>::in(d, 1, &between[0][v], S);
+        Walk tile(*this, first);
+        for (size_t i = 0; i < count; i++, tile.next(), to += channels) {
+            const float* corner = x + (tile.image * l.height + tile.y - 1) * row + (tile.x - 1) * channels;
+            if (tile.y == 0 || tile.x == 0 || tile.y + T >= size_t(l.height) || tile.x + T >= size_t(l.width)) {
+                const float* at[P];
+                UNROLL for (int p = 0; p < P; p++) {  // y - 1 and x - 1 wrap above and left of the map
+                    bool inside = tile.y + p / S - 1 < size_t(l.height) && tile.x + p % S - 1 < size_t(l.width);
+                    at[p] = inside ? corner + p / S * row + p % S * channels : zeros;
                 }
-                float* at = to;
-                UNROLL for (int u = 0; u < S; u++) {
-                    Tile<T>::in(between[u], 1, d, 1);
-                    UNROLL for (int v = 0; v < S; v++, at += next) put(at, d[v]);
-                }
+                for (size_t c = 0; c < channels; c += W)
+                    transform_in([&](int u, int v) { return get(at[u * S + v] + c); }, to + c, next);
+            } else {
+                for (size_t c = 0; c < channels; c += W)
+                    transform_in([&](int u, int v) { return get(corner + u * row + v * channels + c); }, to + c, next);
             }
         }
     }
 
-    // A tile with its rim, where that lies partly outside of the map.
-    const float* fill(const float* x, size_t y, size_t z, float* patch) const {
-        const size_t channels = l.into;
-        for (size_t u = 0; u < S; u++)
-            for (size_t v = 0; v < S; v++) {
-                size_t row = y + u - 1, column = z + v - 1;  // wraps above and left of the map
-                float* to = patch + (u * S + v) * channels;
-                if (row < size_t(l.height) && column < size_t(l.width)) {
-                    const float* from = x + (row * l.width + column) * channels;
-                    for (size_t c = 0; c < channels; c += W) put(to + c, get(from + c));
-                } else {
-                    for (size_t c = 0; c < channels; c += W) put(to + c, wide{});
-                }
-            }
-        return patch;
+    template <typename Read>
+    static inline void transform_in(Read read, float* to, size_t next) {
+        wide d[S], between[S][S];
+        UNROLL for (int v = 0; v < S; v++) {
+            UNROLL for (int u = 0; u < S; u++) d[u] = read(u, v);
+            Tile<T>::in(d, 1, &between[0][v], S);
+        }
+        UNROLL for (int u = 0; u < S; u++) {
+            Tile<T>::in(between[u], 1, d, 1);
+            UNROLL for (int v = 0; v < S; v++, to += next) put(to, d[v]);
+        }
     }
 
     // A' m A of each tile and the bias go out: channels from..to.
     void transform_out(const float* m, size_t first, size_t count, size_t from, size_t to, const Sink& sink) const {
         const size_t channels = l.out, next = step(count, to - from);
-        for (size_t i = 0; i < count; i++) {
-            size_t tile = first + i, image = tile / (down * across), y = tile / across % down * T, z = tile % across * T;
-            size_t place = ((image * l.rows + y) * l.columns + z) * channels;
-            size_t high = std::min<size_t>(T, l.rows - y), broad = std::min<size_t>(T, l.columns - z);
+        Walk tile(*this, first);
+        for (size_t i = 0; i < count; i++, tile.next()) {
+            size_t place = ((tile.image * l.rows + tile.y) * l.columns + tile.x) * channels;
+            size_t high = std::min<size_t>(T, l.rows - tile.y), broad = std::min<size_t>(T, l.columns - tile.x);
             for (size_t c = from; c < to; c += W, m += W) {
                 wide d[S], between[T][S], result[T][T], bias = get(l.bias + c);
                 UNROLL for (int v = 0; v < S; v++) {
@@ -408,14 +409,15 @@ struct Winograd {
         }
     }
 
-    Grid grid(int64_t threads) const { return Grid(images * down * across, group(l), l.out, l.out, threads); }
+    Grid grid(int64_t threads) const { return Grid(images * down * across, GROUP, l.out, l.out, threads); }
 
     void run(const Grid& grid, int64_t share, const float* x, const Sink& sink, float* memory) const {
         const size_t first = grid.row(share), count = grid.next_row(share) - first;
         const size_t from = grid.column(share), to = grid.next_column(share);
         const size_t next_in = step(count, l.into), next_out = step(count, to - from);
-        float *in = memory, *out = in + P * next_in, *patch = out + P * next_out;
-        transform_in(x, first, count, patch, in);
+        float *in = memory, *out = in + P * next_in, *zeros = out + P * next_out;
+        memset(zeros, 0, l.into * sizeof(float));
+        transform_in(x, first, count, zeros, in);
         for (size_t p = 0; p < P; p++)
             multiply_wide(count, in + p * next_in, l.into, l.filters + p * l.into * l.out, from, to, l.out, out + p * next_out);
         transform_out(out, first, count, from, to, sink);

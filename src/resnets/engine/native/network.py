@@ -450,7 +450,7 @@ def load() -> Loaded:
     """The library of this process, compiled on first use. A failure is reported once."""
     source = Path(__file__).with_name("network.cpp")
     try:
-        return Loaded(*Library(source, "inference", _WAYS, _open, salt=torch.__version__).load())
+        return Loaded(*Library(source, "inference code", _WAYS, _open, salt=torch.__version__).load())
     except NotBuiltError as error:
         if not isinstance(error, SwitchedOffError):
             say(f"{error}; PyTorch computes frozen networks layer by layer.")
@@ -463,9 +463,9 @@ def _open(path: Path) -> Functions:
         library = Functions(ctypes.CDLL(str(path)))
         right = _computes_correctly(library)
     except (OSError, AttributeError, MemoryError):
-        raise NotBuiltError("the compiled inference does not load") from None
+        raise NotBuiltError("the compiled inference code does not load") from None
     if not right:
-        raise NotBuiltError("the compiled inference computes wrong numbers")
+        raise NotBuiltError("the compiled inference code computes wrong numbers")
     return library
 
 
