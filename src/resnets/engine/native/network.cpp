@@ -129,14 +129,14 @@ inline void write_one(const Sink& s, size_t at, size_t c, wide v) {
 
 // --- products of matrices -------------------------------------------------------------------------
 
-// Filters lie in panels of WIDEST vectors of columns, then of half as many, each [k][columns].
-// sum[R][N vectors] += a[R][k] b[k][N vectors]; rows of a are `apart` floats apart, its columns at `offsets` if given.
+// sum[R][N vectors] += a[R][k] b[k][N vectors]; rows of a are `apart` floats apart, its columns at `offsets` if given;
+// rows of b are `next` floats apart.
 template <int R, int N, bool OFFSETS>
-inline void accumulate(const float* a, size_t apart, const int32_t* offsets, size_t k, const float* b,
+inline void accumulate(const float* a, size_t apart, const int32_t* offsets, size_t k, const float* b, size_t next,
                        wide (&sum)[R][N]) {
     const float* row[(R + 3) / 4];
     UNROLL for (int r = 0; r < R; r += 4) row[r / 4] = a + r * apart;
-    for (size_t i = 0; i < k; i++, b += N * W) {
+    for (size_t i = 0; i < k; i++, b += next) {
         size_t at = OFFSETS ? offsets[i] : i;
         wide by[N];
         UNROLL for (int n = 0; n < N; n++) by[n] = get(b + n * W);
@@ -165,57 +165,63 @@ inline void in_blocks(size_t rows, Work work) {
     }
 }
 
+// Filters lie in panels of WIDEST vectors of columns, then of 2 and of 1, each [k][columns].
 inline size_t panel_at(size_t column, size_t columns) {  // vectors in the panel that begins at a column
     size_t left = (columns - column) / W;
     return left >= WIDEST ? WIDEST : left >= 2 ? 2 : 1;
 }
 
-// work(column, constant number of vectors) for the panels from a column to another.
+constexpr size_t PIECE = 2 * W;  // columns; a panel of 4 vectors may be cut in two
+
+// work(column, constant number of vectors, filters of these columns, how far apart their rows are) from column to column.
 template <typename Work>
-inline void in_panels(size_t from, size_t to, size_t columns, Work work) {
+inline void in_panels(const float* filters, size_t k, size_t from, size_t to, size_t columns, Work work) {
     for (size_t column = from; column < to;) {
-        size_t n = panel_at(column, columns);
-        if (WIDEST == 4 && n == 4) work(column, std::integral_constant<int, WIDEST>());
-        else if (n == 2) work(column, std::integral_constant<int, 2>());
-        else work(column, std::integral_constant<int, 1>());
-        column += n * W;
+        size_t start = column / (WIDEST * W) * (WIDEST * W);
+        if (panel_at(start, columns) < WIDEST) start = column;
+        size_t vectors = panel_at(start, columns), n = std::min(start + vectors * W, to) - column;
+        const float* b = filters + start * k + column - start;
+        if (WIDEST == 4 && n == 4 * W) work(column, std::integral_constant<int, WIDEST>(), b, vectors * W);
+        else if (n == 2 * W) work(column, std::integral_constant<int, 2>(), b, vectors * W);
+        else work(column, std::integral_constant<int, 1>(), b, vectors * W);
+        column += n;
     }
 }
 
 template <int R, int N, bool OFFSETS>
-inline void multiply_block(const float* a, size_t apart, const int32_t* offsets, size_t k, const float* b,
+inline void multiply_block(const float* a, size_t apart, const int32_t* offsets, size_t k, const float* b, size_t next,
                            const float* bias, const Sink& sink, size_t at, size_t column, size_t columns) {
     wide sum[R][N];
-    UNROLL for (int r = 0; r < R; r++) UNROLL for (int n = 0; n < N; n++) sum[r][n] = get(bias + n * W);
-    accumulate<R, N, OFFSETS>(a, apart, offsets, k, b, sum);
-    write<R, N>(sink, column, sum, [=](int r) { return at + r * columns; });
+    UNROLL for (int r = 0; r < R; r++) UNROLL for (int n = 0; n < N; n++) sum[r][n] = get(bias + column + n * W);
+    accumulate<R, N, OFFSETS>(a, apart, offsets, k, b, next, sum);
+    write<R, N>(sink, column, sum, [=](int r) { return at + r * columns + column; });
 }
 
-// a[rows][k] times panels from..to of filters [k][columns], plus bias: to the sink, row r to the pixel first + r.
+// a[rows][k] times columns from..to of filters [k][columns], plus bias: to the sink, row r to the pixel first + r.
 template <bool OFFSETS>
 APART void multiply_out(size_t rows, const float* a, size_t apart, const int32_t* offsets, size_t k, const float* filters,
                         const float* bias, size_t from, size_t to, size_t columns, const Sink& sink, size_t first) {
-    in_panels(from, to, columns, [&](size_t column, auto n) {
+    in_panels(filters, k, from, to, columns, [&](size_t column, auto n, const float* b, size_t next) {
         in_blocks<n()>(rows, [&](size_t row, auto count) {
-            multiply_block<count(), n(), OFFSETS>(a + row * apart, apart, offsets, k, filters + column * k, bias + column,
-                                                  sink, (first + row) * columns + column, column, columns);
+            multiply_block<count(), n(), OFFSETS>(a + row * apart, apart, offsets, k, b, next, bias, sink,
+                                                  (first + row) * columns, column, columns);
         });
     });
 }
 
 template <int R, int N>
-inline void multiply_block(const float* a, size_t k, const float* b, float* c, size_t columns) {
+inline void multiply_block(const float* a, size_t k, const float* b, size_t next, float* c, size_t columns) {
     wide sum[R][N] = {};
-    accumulate<R, N, false>(a, k, nullptr, k, b, sum);
+    accumulate<R, N, false>(a, k, nullptr, k, b, next, sum);
     UNROLL for (int r = 0; r < R; r++) UNROLL for (int n = 0; n < N; n++) put(c + r * columns + n * W, sum[r][n]);
 }
 
-// c[rows][to - from] = a[rows][k] times the same panels
+// c[rows][to - from] = a[rows][k] times the same columns
 APART void multiply_wide(size_t rows, const float* a, size_t k, const float* filters, size_t from, size_t to,
                          size_t columns, float* c) {
-    in_panels(from, to, columns, [&](size_t column, auto n) {
+    in_panels(filters, k, from, to, columns, [&](size_t column, auto n, const float* b, size_t next) {
         in_blocks<n()>(rows, [&](size_t row, auto count) {
-            multiply_block<count(), n()>(a + row * k, k, filters + column * k, c + row * (to - from) + column - from, to - from);
+            multiply_block<count(), n()>(a + row * k, k, b, next, c + row * (to - from) + column - from, to - from);
         });
     });
 }
@@ -251,18 +257,17 @@ inline void relax() {
 }
 inline void yield() { std::this_thread::yield(); }
 
-// Work in pieces: rows of a matrix in groups of at most `most`, times columns in parts so that each thread has some.
-struct Grid {
-    size_t rows, groups, columns, parts;
+// Work in shares: rows of a matrix in groups of at most `most`, times columns in parts of at most about `widest`; more of
+// both where threads would have nothing to do.
+class Grid {
+  public:
     Grid(size_t rows, size_t most, size_t columns, size_t widest, int64_t threads) : rows(rows), columns(columns) {
+        const size_t all = threads;
+        parts = std::min(pieces(), (columns + widest - 1) / widest);
         groups = (rows + most - 1) / most;
-        if (threads > 1 && groups < 2 * size_t(threads)) groups = std::min<size_t>(rows, 2 * threads);
-        groups = std::max<size_t>(1, std::min(groups, (rows + FEWEST - 1) / FEWEST));
-        size_t panels = (columns + WIDEST * W - 1) / (WIDEST * W);
-        parts = std::min(panels, (columns + widest - 1) / widest);
-        if (groups < size_t(threads)) parts = std::min(panels, std::max<size_t>(parts, threads));
+        if (groups * parts < 2 * all) groups = std::max(groups, std::min(2 * all / parts, (rows + FEWEST - 1) / FEWEST));
+        if (groups * parts < all) parts = std::min(pieces(), (all + groups - 1) / groups);
     }
-    static constexpr size_t FEWEST = 4;  // rows of a group
     int64_t shares() const { return groups * parts; }
     size_t row(size_t share) const { return rows * (share % groups) / groups; }
     size_t next_row(size_t share) const { return rows * (share % groups + 1) / groups; }
@@ -270,10 +275,10 @@ struct Grid {
     size_t next_column(size_t share) const { return edge(share / groups + 1); }
 
   private:
-    size_t edge(size_t part) const {
-        size_t panels = (columns + WIDEST * W - 1) / (WIDEST * W);
-        return std::min(columns, panels * part / parts * WIDEST * W);
-    }
+    static constexpr size_t FEWEST = 8;  // rows that are worth reading filters for
+    size_t pieces() const { return (columns + PIECE - 1) / PIECE; }
+    size_t edge(size_t part) const { return std::min(columns, pieces() * part / parts * PIECE); }
+    size_t rows, groups, columns, parts;
 };
 
 // --- 3x3 of stride 1: Winograd --------------------------------------------------------------------
