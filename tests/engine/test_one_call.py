@@ -276,6 +276,17 @@ def test_a_change_takes_effect(edit):
 
 
 @needs_library
+def test_a_hook_on_the_network_itself_is_called_around_it():
+    frozen, x = small(), images(1, 16, 16)
+    wanted = frozen(x)
+    frozen.register_forward_hook(lambda module, inputs, output: output + 1)
+    assert torch.equal(frozen(x), wanted + 1)
+    assert uses_library(frozen)
+    frozen.units[0].last.weight.mul_(2)
+    assert relative(frozen(x), wanted + 1) > 1e-3
+
+
+@needs_library
 def test_a_forward_replaced_in_a_class_takes_effect(monkeypatch):
     frozen, x = small(), images(2, 16, 16)
     before = frozen(x)

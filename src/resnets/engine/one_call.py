@@ -88,7 +88,7 @@ def _is_observed() -> bool:
 
 
 class Snapshot:
-    """A module as it is now, compared without new objects: a network has a thousand parts, and a call few microseconds.
+    """The layers of a frozen network as they are now. There may be a thousand; comparing makes no new objects.
 
     A tensor that is changed in place is noticed by its version, which PyTorch counts. Changes through `.data` or NumPy
     are not counted and not noticed.
@@ -97,7 +97,8 @@ class Snapshot:
     def __init__(self, net: nn.Module) -> None:
         modules = list(net.modules())
         self._own = own = list(map(vars, modules))
-        self._hooks: list[dict[str, Any]] = [attributes[name] for attributes in own for name in _FORWARD_HOOKS]
+        inner = own[1:]  # hooks of the network itself are called around the one call
+        self._hooks: list[dict[str, Any]] = [attributes[name] for attributes in inner for name in _FORWARD_HOOKS]
         self._hooked = any(self._hooks)
         self._owners = [*own, *(attributes["_modules"] for attributes in own)]
         self._counts = list(map(len, self._owners))
