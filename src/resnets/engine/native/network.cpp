@@ -228,7 +228,7 @@ APART void multiply_wide(size_t rows, const float* a, size_t k, const float* fil
 
 // --- memory and shares ----------------------------------------------------------------------------
 
-class Memory {  // of one thread, kept from call to call
+class Memory {  // of one thread, kept from call to call; unlike Scratch it says when there is none
   public:
     float* get(size_t wanted) {
         if (wanted > size || !data) {
