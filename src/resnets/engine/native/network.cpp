@@ -1,7 +1,7 @@
 // A network in testing as one call: a list of layers over a few buffers, for float32 maps in channels_last order.
 //
-// BN is folded before it comes here. Every layer leaves its result through a Sink, which adds the shortcut, applies ReLU
-// and may write a second map, relu(scale y + shift), that the next pre-activation unit reads. 3x3 convolutions of
+// BN is folded before it comes here. Every layer leaves its result through a Sink, which adds the shortcut, applies
+// ReLU and may write a second map, relu(scale y + shift), that the next pre-activation unit reads. 3x3 convolutions of
 // stride 1 use Winograd's F(4x4, 3x3) or F(2x2, 3x3), other convolutions are products of matrices.
 //
 // One thread takes a few images at a time through the layers of a stage, so that their maps stay in its second cache;
@@ -16,10 +16,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <memory>
@@ -156,7 +158,7 @@ inline void with_count(size_t count, Work work) {
 
 // Rows in blocks of about equal height: work(first row, constant number of rows).
 template <int N, typename Work>
-inline void in_blocks(size_t rows, Work work) {
+inline void over_blocks(size_t rows, Work work) {
     size_t blocks = (rows + tallest(N) - 1) / tallest(N);
     for (size_t i = 0, first = 0; i < blocks; i++) {
         size_t next = rows * (i + 1) / blocks;
@@ -173,9 +175,9 @@ inline size_t panel_at(size_t column, size_t columns) {  // vectors in the panel
 
 constexpr size_t PIECE = 2 * W;  // columns; a panel of 4 vectors may be cut in two
 
-// work(column, constant number of vectors, filters of these columns, how far apart their rows are) from column to column.
+// work(column, constant number of vectors, filters of these columns, how far apart their rows are) for from..to.
 template <typename Work>
-inline void in_panels(const float* filters, size_t k, size_t from, size_t to, size_t columns, Work work) {
+inline void over_panels(const float* filters, size_t k, size_t from, size_t to, size_t columns, Work work) {
     for (size_t column = from; column < to;) {
         size_t start = column / (WIDEST * W) * (WIDEST * W);
         if (panel_at(start, columns) < WIDEST) start = column;
@@ -189,7 +191,7 @@ inline void in_panels(const float* filters, size_t k, size_t from, size_t to, si
 }
 
 template <int R, int N, bool OFFSETS>
-inline void multiply_block(const float* a, size_t apart, const int32_t* offsets, size_t k, const float* b, size_t next,
+inline void product_block(const float* a, size_t apart, const int32_t* offsets, size_t k, const float* b, size_t next,
                            const float* bias, const Sink& sink, size_t at, size_t column, size_t columns) {
     wide sum[R][N];
     UNROLL for (int r = 0; r < R; r++) UNROLL for (int n = 0; n < N; n++) sum[r][n] = get(bias + column + n * W);
@@ -199,29 +201,30 @@ inline void multiply_block(const float* a, size_t apart, const int32_t* offsets,
 
 // a[rows][k] times columns from..to of filters [k][columns], plus bias: to the sink, row r to the pixel first + r.
 template <bool OFFSETS>
-APART void multiply_out(size_t rows, const float* a, size_t apart, const int32_t* offsets, size_t k, const float* filters,
-                        const float* bias, size_t from, size_t to, size_t columns, const Sink& sink, size_t first) {
-    in_panels(filters, k, from, to, columns, [&](size_t column, auto n, const float* b, size_t next) {
-        in_blocks<n()>(rows, [&](size_t row, auto count) {
-            multiply_block<count(), n(), OFFSETS>(a + row * apart, apart, offsets, k, b, next, bias, sink,
+APART void product_out(size_t rows, const float* a, size_t apart, const int32_t* offsets, size_t k,
+                       const float* filters, const float* bias, size_t from, size_t to, size_t columns,
+                       const Sink& sink, size_t first) {
+    over_panels(filters, k, from, to, columns, [&](size_t column, auto n, const float* b, size_t next) {
+        over_blocks<n()>(rows, [&](size_t row, auto count) {
+            product_block<count(), n(), OFFSETS>(a + row * apart, apart, offsets, k, b, next, bias, sink,
                                                   (first + row) * columns, column, columns);
         });
     });
 }
 
 template <int R, int N>
-inline void multiply_block(const float* a, size_t k, const float* b, size_t next, float* c, size_t columns) {
+inline void product_block(const float* a, size_t k, const float* b, size_t next, float* c, size_t columns) {
     wide sum[R][N] = {};
     accumulate<R, N, false>(a, k, nullptr, k, b, next, sum);
     UNROLL for (int r = 0; r < R; r++) UNROLL for (int n = 0; n < N; n++) put(c + r * columns + n * W, sum[r][n]);
 }
 
 // c[rows][to - from] = a[rows][k] times the same columns
-APART void multiply_wide(size_t rows, const float* a, size_t k, const float* filters, size_t from, size_t to,
+APART void product_into(size_t rows, const float* a, size_t k, const float* filters, size_t from, size_t to,
                          size_t columns, float* c) {
-    in_panels(filters, k, from, to, columns, [&](size_t column, auto n, const float* b, size_t next) {
-        in_blocks<n()>(rows, [&](size_t row, auto count) {
-            multiply_block<count(), n()>(a + row * k, k, b, next, c + row * (to - from) + column - from, to - from);
+    over_panels(filters, k, from, to, columns, [&](size_t column, auto n, const float* b, size_t next) {
+        over_blocks<n()>(rows, [&](size_t row, auto count) {
+            product_block<count(), n()>(a + row * k, k, b, next, c + row * (to - from) + column - from, to - from);
         });
     });
 }
@@ -257,15 +260,16 @@ inline void relax() {
 }
 inline void yield() { std::this_thread::yield(); }
 
-// Work in shares: rows of a matrix in groups of at most `most`, times columns in parts of at most about `widest`; more of
-// both where threads would have nothing to do.
+// Work in shares: rows of a matrix in groups of at most `most`, times columns in parts of at most about `widest`; more
+// of both where threads would have nothing to do.
 class Grid {
   public:
     Grid(size_t rows, size_t most, size_t columns, size_t widest, int64_t threads) : rows(rows), columns(columns) {
         const size_t all = threads;
         parts = std::min(pieces(), (columns + widest - 1) / widest);
         groups = (rows + most - 1) / most;
-        if (groups * parts < 2 * all) groups = std::max(groups, std::min(2 * all / parts, (rows + FEWEST - 1) / FEWEST));
+        if (groups * parts < 2 * all)
+            groups = std::max(groups, std::min(2 * all / parts, (rows + FEWEST - 1) / FEWEST));
         if (groups * parts < all) parts = std::min(pieces(), (all + groups - 1) / groups);
     }
     int64_t shares() const { return groups * parts; }
@@ -330,7 +334,7 @@ struct Winograd {
         : l(l), down((l.rows + T - 1) / T), across((l.columns + T - 1) / T), images(images) {}
 
     static constexpr size_t GROUP = 24;  // tiles at once
-    static size_t step(size_t count, size_t channels) { return count * channels + W; }  // between matrices: no power of 2
+    static size_t step(size_t count, size_t channels) { return count * channels + W; }  // from matrix to matrix
     static size_t memory(const Layer& l) { return P * (step(GROUP, l.into) + step(GROUP, l.out)) + l.into; }
 
     // A walk over tiles: where they lie in their map.
@@ -424,7 +428,8 @@ struct Winograd {
         memset(zeros, 0, l.into * sizeof(float));
         transform_in(x, first, count, zeros, in);
         for (size_t p = 0; p < P; p++)
-            multiply_wide(count, in + p * next_in, l.into, l.filters + p * l.into * l.out, from, to, l.out, out + p * next_out);
+            product_into(count, in + p * next_in, l.into, l.filters + p * l.into * l.out, from, to, l.out,
+                         out + p * next_out);
         transform_out(out, first, count, from, to, sink);
     }
 };
@@ -434,7 +439,7 @@ struct Winograd {
 // A convolution as a product: each pixel's window is a row of the left matrix.
 struct Product {
     static size_t terms(const Layer& l) { return l.side * l.side * l.into; }
-    static bool direct(const Layer& l) {  // the map is that matrix, and its rows do not fall onto each other in the cache
+    static bool direct(const Layer& l) {  // the map is that matrix, and a cache can hold several of its rows
         return l.side == 1 && l.stride == 1 && l.into < 512;
     }
     static size_t apart(const Layer& l) { return direct(l) ? l.into : terms(l) + W; }
@@ -460,14 +465,15 @@ struct Product {
     }
 
     static Grid grid(const Layer& l, size_t images, int64_t threads) {
-        return Grid(images * l.rows * l.columns, group(l), l.out, std::max<size_t>(WIDEST * W, 131072 / terms(l)), threads);
+        const size_t widest = std::max<size_t>(WIDEST * W, 131072 / terms(l));  // they fit into the second cache
+        return Grid(images * l.rows * l.columns, group(l), l.out, widest, threads);
     }
 
     static void run(const Layer& l, const Grid& grid, int64_t share, const float* x, const Sink& sink, float* memory) {
         const size_t first = grid.row(share), count = grid.next_row(share) - first;
         const float* a = x + first * l.into;
         if (!direct(l)) gather(l, x, first, count, memory), a = memory;
-        multiply_out<false>(count, a, apart(l), nullptr, terms(l), l.filters, l.bias, grid.column(share),
+        product_out<false>(count, a, apart(l), nullptr, terms(l), l.filters, l.bias, grid.column(share),
                             grid.next_column(share), l.out, sink, first);
     }
 };
@@ -485,7 +491,7 @@ struct First {
             for (int64_t u = 0; u < l.side; u++)
                 for (int64_t v = 0; v < l.side; v++) offsets[i++] = int32_t((c * l.side + u) * length + v);
         fill(l, images, row / l.rows, row % l.rows, memory);
-        multiply_out<true>(l.columns, memory, l.stride, offsets, terms(l), l.filters, l.bias, 0, l.out, l.out, sink,
+        product_out<true>(l.columns, memory, l.stride, offsets, terms(l), l.filters, l.bias, 0, l.out, l.out, sink,
                            row * l.columns);
     }
 
@@ -496,7 +502,8 @@ struct First {
                 size_t y = row * l.stride + u - l.padding;  // wraps above the image
                 memset(to, 0, length * sizeof(float));
                 if (y >= size_t(l.height)) continue;
-                const float* from = images.data + image * images.next_image + c * images.next_channel + y * images.next_row;
+                const float* from =
+                    images.data + image * images.next_image + c * images.next_channel + y * images.next_row;
                 float* at = to + l.padding;
                 if (images.next_column == 1) memcpy(at, from, width * sizeof(float));
                 else
@@ -572,10 +579,9 @@ struct Places {
             if (net.buffer[i].segment < 0) at[i] = shared, shared += net.buffer[i].size * images;
         size = shared;
         for (int64_t s = 0; s < net.segments; s++) {
-            size_t end = shared;
+            size_t end = shared, held = grouped ? std::min<size_t>(images, net.groups[s]) : images;
             for (int64_t i = 0; i < net.buffers; i++)
-                if (net.buffer[i].segment == s)
-                    at[i] = end, end += net.buffer[i].size * (grouped ? std::min<size_t>(images, net.groups[s]) : images);
+                if (net.buffer[i].segment == s) at[i] = end, end += net.buffer[i].size * held;
             size = std::max(size, end);
         }
     }
@@ -609,8 +615,8 @@ struct Work {
     float* const scores;
 
     // A share of a layer, for images first to first + count of those whose maps are in `maps`; they begin at `chosen`.
-    void step(const Layer& l, const Places& places, float* maps, size_t chosen, size_t first, size_t count, int64_t threads,
-              int64_t share, float* memory) const {
+    void step(const Layer& l, const Places& places, float* maps, size_t chosen, size_t first, size_t count,
+              int64_t threads, int64_t share, float* memory) const {
         auto buffer = [&](int64_t i) {
             return i < 0 ? nullptr : maps + places.at[i] + (net.buffer[i].segment < 0 ? first * net.buffer[i].size : 0);
         };
@@ -659,8 +665,9 @@ struct Work {
 
     void take_scores(const Places& places, const float* maps, size_t chosen, size_t count) const {
         const float* from = maps + places.at[net.scores];
+        const size_t size = net.buffer[net.scores].size;
         for (size_t i = 0; i < count; i++)
-            memcpy(scores + (chosen + i) * net.classes, from + i * net.buffer[net.scores].size, net.classes * sizeof(float));
+            memcpy(scores + (chosen + i) * net.classes, from + i * size, net.classes * sizeof(float));
     }
 };
 
@@ -709,7 +716,8 @@ class Job {
     };
 
     static void wait(const Stage& stage) {
-        for (int turns = 0; stage.done.load(std::memory_order_acquire) < stage.shares; turns++) turns < SPIN ? relax() : yield();
+        for (int turns = 0; stage.done.load(std::memory_order_acquire) < stage.shares; turns++)
+            turns < SPIN ? relax() : yield();
     }
 
     void run(int64_t stage, int64_t share) {
@@ -738,7 +746,7 @@ class Job {
 
 // --- threads --------------------------------------------------------------------------------------
 
-// Threads that help with jobs, made when they are first wanted. They sleep when there has been nothing to do for a while.
+// Threads that help with jobs, made when they are first wanted. They sleep when there was nothing to do for a while.
 class Helpers {
   public:
     static Helpers& get() {  // never destroyed; a forked process has none of its parent's threads and makes its own
