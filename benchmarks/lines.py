@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 STEP = ("timm", "plain", "fast", "roofline")
 MEMORY = ("timm", "plain", "fast", "lean", "min")
 INFERENCE = ("timm", "plain", "frozen", "onnxruntime", "openvino")
+LATENCY = ("onnxruntime", "plain", "frozen", "openvino")
 STARTUP = {
     "import torch": ("-c", "import torch"),
     "import timm": ("-c", "from benchmarks.peers import import_timm; import_timm()"),
@@ -100,6 +101,11 @@ SECTIONS = {
             Line("inference", (*INFERENCE, "torchvision", "keras"), "resnet50", 8, effort=2),
         ),
         quick=(Line("inference", INFERENCE, "preresnet110", 32, effort=2),),
+        rounds=9,
+    ),
+    "latency": Section(  # one image at a time
+        tuple(Line("inference", LATENCY, net, 1, effort=1) for net in ("preresnet20", "preresnet110", "resnet50")),
+        quick=(Line("inference", LATENCY, "preresnet20", 1, effort=1),),
         rounds=9,
     ),
     "data": Section(*2 * ((Line("batch", ("PIL", "torchvision", "ours"), effort=1),),), rounds=9),

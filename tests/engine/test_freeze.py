@@ -133,3 +133,10 @@ def test_a_convolution_packs_its_weights_for_the_maps_it_sees():
     assert conv._packed is first
     conv(torch.randn(2, 3, 9, 8))
     assert conv._packed is not first
+
+
+def test_a_convolution_notices_a_change_in_place():
+    conv, x = Conv(nn.Conv2d(3, 4, 3, padding=1, bias=False)), torch.randn(2, 3, 8, 8)
+    before = conv(x).clone()
+    conv.weight.mul_(2)
+    torch.testing.assert_close(conv(x), 2 * before)

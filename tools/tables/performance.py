@@ -46,7 +46,7 @@ def tabulate_speeds(section: Mapping[str, Line]) -> Table:
     rows = [
         [name, *(_write_cell(compute_ratio(line, base, other)) for other in others)] for name, line in section.items()
     ]
-    return [f"times as fast as {base}", *map(label, others)], rows
+    return [f"times as fast as {label(base).removeprefix('ours, ')}", *map(label, others)], rows
 
 
 def tabulate_steps(section: Mapping[str, Line]) -> Table:
@@ -119,6 +119,7 @@ SECTIONS: dict[str, Callable[[Mapping[str, Line]], Table]] = {
     "memory": tabulate_memory,
     "large": tabulate_memory,
     "inference": tabulate_speeds,
+    "latency": tabulate_speeds,
     "data": tabulate_speeds,
     "jpeg": tabulate_speeds,
     "startup": tabulate_speeds,

@@ -92,6 +92,13 @@ AIMS = (
     Aim("preresnet1001, batch 128, peak memory", 3, 2, _measure_deepest, below="GiB"),
     Aim("preresnet110, inference speed", 1.3, 1.5, _compare("inference", "preresnet110, batch 128", "timm", "frozen")),
     Aim("preresnet50, inference speed", 1.3, 1.5, _compare("inference", "preresnet50, batch 8", "timm", "frozen")),
+    *(
+        Aim(
+            f"{net}, one image, against ONNX Runtime", 1, 1.5,
+            _compare("latency", f"{net}, batch 1", "onnxruntime", "frozen"),
+        )
+        for net in ("preresnet20", "preresnet110", "resnet50")
+    ),
     Aim("batches from JPEG files, speed", 2, 3, _compare("jpeg", "64 images", "PIL", "ours")),
     Aim("CIFAR batches, speed", 5, 7, _compare("data", "128 images", "PIL", "ours")),
     Aim(

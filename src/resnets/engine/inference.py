@@ -17,7 +17,7 @@ from resnets.nn import ResNet
 ENGINES = {
     "auto": "frozen on a CPU, plain elsewhere",
     "plain": "the network itself",
-    "frozen": "BN folded, fewer passes over memory",
+    "frozen": "BN folded, all layers in one call",
     "onnxruntime": "ONNX Runtime (the onnx extra)",
     "openvino": "OpenVINO (the openvino extra)",
 }
