@@ -5,6 +5,8 @@ Ours run as `resnets train` and `resnets eval` run them; the others as their use
 
 from __future__ import annotations
 
+import dataclasses
+import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +16,7 @@ from torch import nn
 from torch.nn import functional
 
 from benchmarks import batches, jpegs, peers, roofline
-from resnets.engine import prepare
+from resnets.engine import prepare, set_threads
 from resnets.engine.allocator import keep_freed_memory
 from resnets.engine.memory_estimate import forecast
 from resnets.nn import ResNet
@@ -22,12 +24,13 @@ from resnets.nn import build as build_net
 
 Work = Callable[[], object]
 MODES = ("fast", "lean", "min")  # of memory, with engine="auto"
+_STEPS = 30  # of a round: enough to follow the load
 LIBRARIES = ("timm", "torchvision")
 
 
 @dataclass(frozen=True)
 class Job:
-    task: str  # "step", "inference", "batch" or "jpeg"
+    task: str  # "step", "busy", "inference", "batch" or "jpeg"
     contestant: str
     net: str = ""
     batch: int = 128
@@ -35,7 +38,8 @@ class Job:
 
 
 def build(job: Job) -> Work:
-    return {"step": _step, "inference": _inference, "batch": batches.build, "jpeg": jpegs.build}[job.task](job)
+    builders = {"step": _step, "busy": _busy, "inference": _inference, "batch": batches.build, "jpeg": jpegs.build}
+    return builders[job.task](job)
 
 
 def _inputs(job: Job) -> tuple[torch.Tensor, torch.Tensor]:
@@ -60,6 +64,24 @@ def foretold(job: Job) -> int | None:
 # --- training: forward, loss, backward, update ------------------------------------------------
 
 
+def _busy(job: Job) -> Work:
+    """Steps for a while, alone or beside a process that keeps one core busy."""
+    who, _, where = job.contestant.partition(", ")
+    step = _step(dataclasses.replace(job, task="step", contestant=who))
+
+    def work() -> None:
+        neighbour = subprocess.Popen(["sh", "-c", "while :; do :; done"]) if where == "busy" else None
+        try:
+            for _ in range(_STEPS):
+                step()
+        finally:
+            if neighbour is not None:
+                neighbour.kill()
+                neighbour.wait()
+
+    return work
+
+
 def _step(job: Job) -> Work:
     if job.contestant == "keras":
         return _keras_step(job)
@@ -72,6 +94,7 @@ def _step(job: Job) -> Work:
         model = peers.build(job.contestant, peers.same(job.net))
     elif ours:
         keep_freed_memory()
+        set_threads("auto")
         net = _ours(job).to(memory_format=torch.channels_last)
         model = prepare(net, engine="auto", memory=job.contestant)
     else:

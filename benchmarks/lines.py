@@ -9,6 +9,7 @@ STEP = ("timm", "plain", "fast", "roofline")
 MEMORY = ("timm", "plain", "fast", "lean", "min")
 INFERENCE = ("timm", "plain", "frozen", "onnxruntime", "openvino")
 LATENCY = ("onnxruntime", "plain", "frozen", "openvino")
+BUSY = ("fast, alone", "fast, busy", "plain, alone", "plain, busy")
 STARTUP = {
     "import torch": ("-c", "import torch"),
     "import timm": ("-c", "from benchmarks.peers import import_timm; import_timm()"),
@@ -107,6 +108,14 @@ SECTIONS = {
         tuple(Line("inference", LATENCY, net, 1, effort=1) for net in ("preresnet20", "preresnet110", "resnet50")),
         quick=(Line("inference", LATENCY, "preresnet20", 1, effort=1),),
         rounds=9,
+    ),
+    "busy": Section(  # beside a process that keeps one core busy
+        (
+            Line("busy", BUSY, "preresnet20", effort=12),
+            Line("busy", BUSY, "preresnet110", 64, effort=30),
+        ),
+        quick=(Line("busy", BUSY, "preresnet20", 32, effort=5),),
+        rounds=3,
     ),
     "data": Section(*2 * ((Line("batch", ("PIL", "torchvision", "ours"), effort=1),),), rounds=9),
     "jpeg": Section(*2 * ((Line("jpeg", ("PIL", "only PIL", "ours"), batch=64, effort=1),),), rounds=9),

@@ -20,6 +20,10 @@ LABELS = {
     "frozen": "ours, frozen",
     "onnxruntime": "ours, ONNX Runtime",
     "openvino": "ours, OpenVINO",
+    "fast, alone": "ours, alone",
+    "fast, busy": "ours, beside a busy process",
+    "plain, alone": "plain PyTorch, alone",
+    "plain, busy": "plain PyTorch, beside a busy process",
     "only PIL": "ours, decoding by PIL",
     "fast-jpeg": "ours, with simplejpeg (removed since)",
 }
@@ -120,6 +124,7 @@ SECTIONS: dict[str, Callable[[Mapping[str, Line]], Table]] = {
     "large": tabulate_memory,
     "inference": tabulate_speeds,
     "latency": tabulate_speeds,
+    "busy": tabulate_speeds,
     "data": tabulate_speeds,
     "jpeg": tabulate_speeds,
     "startup": tabulate_speeds,

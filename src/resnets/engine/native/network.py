@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from resnets.engine.threads import count_threads
 from resnets.native_build import Library, NotBuiltError, SwitchedOffError, Ways
 from resnets.text import say
 
@@ -426,7 +427,7 @@ class Functions:
         return torch.cat(parts, 1)
 
     def run(self, network: _Network, images: _Images, scores: Tensor) -> None:
-        threads = _Number(torch.get_num_threads())
+        threads = _Number(count_threads())
         pointer = _Pointer(scores.data_ptr())
         if self._run(ctypes.byref(network), ctypes.byref(images), pointer, threads):
             raise MemoryError("memory ran out in testing a network")

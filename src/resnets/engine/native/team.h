@@ -7,6 +7,7 @@
 #pragma once
 
 #include <pthread.h>
+#include <signal.h>
 
 #include <atomic>
 #include <chrono>
@@ -98,8 +99,12 @@ class Team {
     }
 
     void share_out(int64_t wanted, int64_t count, Call what, void* of) {
-        while (helpers < wanted - 1) {
-            std::thread(&Team::help, this, helpers++).detach();
+        if (helpers < wanted - 1) {
+            sigset_t all, before;
+            sigfillset(&all);
+            pthread_sigmask(SIG_SETMASK, &all, &before);  // signals go to the threads of Python
+            while (helpers < wanted - 1) std::thread(&Team::help, this, helpers++).detach();
+            pthread_sigmask(SIG_SETMASK, &before, nullptr);
         }
         const uint64_t number = (ticket.load() >> 32) + 1;
         shares = 0;  // nobody takes anything while the job is written
