@@ -253,11 +253,6 @@ thread_local Memory map_memory, team_memory, work_memory;
 
 constexpr int SPIN = 4096;  // turns of waiting, some tens of microseconds, before a thread gives up its core
 
-inline void relax() {
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#endif
-}
 inline void yield() { std::this_thread::yield(); }
 
 // Work in shares: rows of a matrix in groups of at most `most`, times columns in parts of at most about `widest`; more
