@@ -102,6 +102,9 @@ class Recipe:
         0.0, "deviation of the change along the axes of ImageNet's colours, for files", later=True, least=0
     )
     freeze: int = _field(0, "stages whose weights are not trained, the stem with the first", later=True, least=0)
+    whiten: bool = _field(
+        False, "filters of the first convolution: whitened patches of training images, not trained", later=True
+    )
     optimizer_options: str = _field("", "keywords of a torch.optim class: betas=0.9,0.95,eps=1e-6", later=True)
 
     def __post_init__(self) -> None:

@@ -28,9 +28,12 @@ from resnets.spec import Spec
 from resnets.training.distributed import Workers
 from resnets.training.schedule import Schedule
 from resnets.training.task import Setup, Task
+from resnets.training.whitening import whiten
 from resnets.weights.networks import save_weights
 
 _WATCHED = 32  # images on which the signal is measured
+_WHITENED = 5000  # images whose patches become the first filters
+_AT_ONCE = 100  # of these
 
 
 class Classification(Task):
@@ -103,7 +106,10 @@ class Classification(Task):
         if self.net is not None:
             return self.net
         assert isinstance(self.network, Spec)
-        return build(self.network, seed=seed)
+        net = build(self.network, seed=seed)
+        if self.recipe.whiten:
+            whiten(net.stem.conv, self.feed.plain(np.arange(min(_WHITENED, self.feed.stream.n)), _AT_ONCE))
+        return net
 
     def frozen(self, net: nn.Module, recipe: Recipe) -> list[nn.Module]:
         if recipe.freeze and isinstance(net, ResNet):
