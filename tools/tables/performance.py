@@ -21,6 +21,8 @@ LABELS = {
     "onnxruntime": "ours, ONNX Runtime",
     "openvino": "ours, OpenVINO",
     "only PIL": "ours, decoding by PIL",
+    "airbench94_muon": "airbench94_muon, six views of each test image",
+    "cifar-94": "ours, cifar-94, one view",
     "fast-jpeg": "ours, with simplejpeg (removed since)",
 }
 Table = tuple[list[str], list[list[str]]]  # header, rows
@@ -47,6 +49,18 @@ def tabulate_speeds(section: Mapping[str, Line]) -> Table:
         [name, *(_write_cell(compute_ratio(line, base, other)) for other in others)] for name, line in section.items()
     ]
     return [f"times as fast as {base}", *map(label, others)], rows
+
+
+def tabulate_trainings(section: Mapping[str, Line]) -> Table:
+    """A row for each contestant: the test error at its end, and how many times as fast as the first it got there."""
+    rows = []
+    for line in section.values():
+        base = next(iter(line["contestants"]))
+        for who in line["contestants"]:
+            errors = read_values(line, who, "error")
+            cells = Spread.of(errors) if errors else None, compute_ratio(line, base, who)
+            rows.append([label(who), *map(_write_cell, cells)])
+    return ["recipe", "test error, %", "times as fast as the first"], rows
 
 
 def tabulate_steps(section: Mapping[str, Line]) -> Table:
@@ -124,6 +138,7 @@ SECTIONS: dict[str, Callable[[Mapping[str, Line]], Table]] = {
     "startup": tabulate_speeds,
     "depth": tabulate_depth,
     "race": tabulate_speeds,
+    "race94": tabulate_trainings,
 }
 
 

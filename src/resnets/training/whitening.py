@@ -21,9 +21,8 @@ def whiten(conv: nn.Conv2d, images: Iterable[Tensor]) -> None:
     The directions of largest variance come first. Filters beyond twice the size of a patch keep their values.
     """
     variances, directions = torch.linalg.eigh(_covariance(conv, images))
-    signs = directions.gather(
-        0, directions.abs().argmax(0, keepdim=True)
-    ).sign()  # an eigenvector has no sign of its own
+    # An eigenvector may have either sign; here its largest element is positive.
+    signs = directions.gather(0, directions.abs().argmax(0, keepdim=True)).sign()
     filters = (signs * directions / (variances + _SMALLEST).sqrt()).T.flip(0)
     pairs = min(conv.out_channels // 2, len(filters))
     bank = torch.cat((filters[:pairs], -filters[:pairs]))
