@@ -1,8 +1,8 @@
 """Measure ourselves beside other libraries: `python -m benchmarks [--quick] [--only step,memory] [--lines PATTERN]`.
 
-The section race94 takes hours and is measured only with `--only race94`; AIRBENCH names the script beside which it races.
-Each line is saved to results/bench/ as soon as it is measured, so an interrupt costs one line. A quick run is only for
-looking and goes to build/bench/.
+The section race94 takes hours and is measured only with `--only race94`; AIRBENCH names the script that it races
+against. Each line is saved to results/bench/ as soon as it is measured, so an interrupt costs one line. A quick run is
+only for looking and goes to build/bench/.
 """
 
 from __future__ import annotations

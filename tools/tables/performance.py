@@ -12,6 +12,9 @@ from tools.tables.records import EPOCH
 
 GIB, MIB = 2**30, 2**20
 NOT_YET = "Not measured yet: `make bench` measures it, and `make tables` puts it here."
+ON_REQUEST = {
+    "race94": "Not measured yet: `AIRBENCH=airbench94_muon.py python -m benchmarks --only race94` and `make tables`."
+}
 LABELS = {
     "fast": "ours, fast",
     "lean": "ours, lean",
@@ -174,7 +177,7 @@ def _make_page(name: str) -> Callable[[Path], str]:
     def page(results: Path) -> str:
         section = read_lines(results, name)
         if not section:
-            return NOT_YET
+            return ON_REQUEST.get(name, NOT_YET)
         return "\n\n".join([write_markdown(*SECTIONS[name](section)), *explain_gaps(section), describe_origin(section)])
 
     return page
