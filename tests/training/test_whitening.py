@@ -9,8 +9,8 @@ from torch import nn
 
 import resnets
 from resnets.errors import UserError
+from resnets.nn.whitening import whiten
 from resnets.recipe import recipe_of
-from resnets.training.whitening import whiten
 
 
 def correlated(n: int = 60, side: int = 12) -> torch.Tensor:

@@ -22,18 +22,16 @@ from resnets.errors import UserError
 from resnets.evaluation.precise_bn import precise_bn
 from resnets.evaluation.score import Score
 from resnets.nn import ResNet, build
+from resnets.nn.whitening import whiten
 from resnets.recipe import Recipe
 from resnets.runs import ModuleKey
 from resnets.spec import Spec
 from resnets.training.distributed import Workers
 from resnets.training.schedule import Schedule
 from resnets.training.task import Setup, Task
-from resnets.training.whitening import whiten
 from resnets.weights.networks import save_weights
 
 _WATCHED = 32  # images on which the signal is measured
-_WHITENED = 5000  # images whose patches become the first filters
-_AT_ONCE = 100  # of these
 
 
 class Classification(Task):
@@ -108,7 +106,7 @@ class Classification(Task):
         assert isinstance(self.network, Spec)
         net = build(self.network, seed=seed)
         if self.recipe.whiten:
-            whiten(net.stem.conv, self.feed.plain(np.arange(min(_WHITENED, self.feed.stream.n)), _AT_ONCE))
+            whiten(net.stem.conv, self.feed.first_images())
         return net
 
     def frozen(self, net: nn.Module, recipe: Recipe) -> list[nn.Module]:
