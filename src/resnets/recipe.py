@@ -267,7 +267,14 @@ _HOURS = dataclasses.replace(  # for hours of one core: docs/decisions/0011-cifa
     sizes="16@0,24@0.15,32@0.5",
 )
 _QUICK = dataclasses.replace(  # for minutes on two cores: docs/decisions/0004-cifar-quick.md
-    _HOURS, name="cifar-quick", length="8ep", pad=2, flip="alternate", whiten=True, sizes="16@0,24@0.47,32@0.85"
+    _HOURS,
+    name="cifar-quick",
+    length="8ep",
+    peak=0.1,
+    pad=2,
+    flip="alternate",
+    sizes="16@0,24@0.47,32@0.85",  # 3.8, 3 and 1.2 epochs
+    whiten=True,
 )
 
 _IMAGENET = dataclasses.replace(  # v1 and v2: shorter side from [256, 480], AlexNet's colours
