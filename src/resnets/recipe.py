@@ -105,6 +105,9 @@ class Recipe:
     whiten: bool = _field(
         False, "filters of the first convolution: whitened patches of training images, not trained", later=True
     )
+    mirror: bool = _field(
+        False, "also score the mean of each test image and its mirror image, as a second number", later=True
+    )
     optimizer_options: str = _field("", "keywords of a torch.optim class: betas=0.9,0.95,eps=1e-6", later=True)
 
     def __post_init__(self) -> None:
@@ -275,6 +278,7 @@ _QUICK = dataclasses.replace(  # for minutes on two cores: docs/decisions/0004-c
     flip="alternate",
     sizes="16@0,24@0.47,32@0.85",  # 3.8, 3 and 1.2 epochs
     whiten=True,
+    mirror=True,
 )
 
 _IMAGENET = dataclasses.replace(  # v1 and v2: shorter side from [256, 480], AlexNet's colours

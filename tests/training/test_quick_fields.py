@@ -1,4 +1,4 @@
-"""Whitened patches as the first filters."""
+"""The fields that `cifar-quick` brought: whitened patches as the first filters, and scores of mirror images."""
 
 import numpy as np
 import pytest
@@ -8,6 +8,7 @@ from autoencoder import Redraw
 from torch import nn
 
 import resnets
+from resnets.cli import main
 from resnets.errors import UserError
 from resnets.nn.whitening import whiten
 from resnets.recipe import recipe_of
@@ -90,6 +91,16 @@ def test_only_new_networks_are_whitened(tmp_path):
     assert not (tmp_path / "second").exists()
 
 
-def test_recipes_without_it_keep_their_names():
-    assert "whiten" not in recipe_of("cifar-paper").to_dict()
+def test_a_training_prints_both_numbers_and_says_which_is_which(tmp_path, capsys):
+    words = (
+        "train preresnet20 --blocks 1 --widths 4,8,8 --data synthetic:64 --length 2it --batch 8"
+    )
+    assert main([*words.split(), "--quiet", "--mirror", "--out", str(tmp_path)]) == 0
+    one, mirrored, *_ = capsys.readouterr().out.splitlines()
+    assert "2 iterations: test error" in one
+    assert mirrored.startswith("the mean of each image and its mirror image: test error ")
+
+
+def test_recipes_without_them_keep_their_names():
+    assert not {"whiten", "mirror"} & set(recipe_of("cifar-paper").to_dict())
     assert recipe_of("cifar-paper", whiten=True).to_dict()["whiten"] is True
