@@ -92,13 +92,22 @@ def test_only_new_networks_are_whitened(tmp_path):
 
 
 def test_a_training_prints_both_numbers_and_says_which_is_which(tmp_path, capsys):
-    words = (
-        "train preresnet20 --blocks 1 --widths 4,8,8 --data synthetic:64 --length 2it --batch 8"
-    )
+    words = "train preresnet20 --blocks 1 --widths 4,8,8 --data synthetic:64 --length 2it --batch 8"
     assert main([*words.split(), "--quiet", "--mirror", "--out", str(tmp_path)]) == 0
     one, mirrored, *_ = capsys.readouterr().out.splitlines()
     assert "2 iterations: test error" in one
     assert mirrored.startswith("the mean of each image and its mirror image: test error ")
+
+
+def test_eval_measures_the_mirrored_score_again(tmp_path, capsys):
+    run = tiny.train_tiny(tmp_path, mirror=True)
+    expected, score = run.result["test"], resnets.evaluate(run.path, mirror=True)
+    assert (score.wrong, score.images) == (expected["mirrored"]["wrong"], expected["images"])
+    assert score.loss == pytest.approx(expected["mirrored"]["loss"], rel=1e-4)
+    assert score.context["views"] == "whole images and their mirror images"
+    assert resnets.evaluate(run.path).wrong == expected["wrong"]
+    with pytest.raises(UserError, match="--mirror goes with one network and whole images"):
+        resnets.evaluate([run.path, run.path], mirror=True)
 
 
 def test_recipes_without_them_keep_their_names():
