@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 
 # CIFAR-10 is fetched on first use. Stopped by Ctrl-C or worse, the same command goes on where it was.
 train: $(VENV)/.package
-	$(BIN)/resnets train preresnet20 --data cifar10 --recipe cifar-quick
+	$(BIN)/resnets train preresnet12_w32 --data cifar10 --recipe cifar-quick
 
 test: lint types
 	$(BIN)/pytest -n auto

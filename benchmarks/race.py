@@ -1,6 +1,7 @@
 """How long a recipe trains until a given share of held-out images is wrong: `python -m benchmarks.race RECIPE`.
 
-The papers' recipe keeps its learning rate for half of its length, so it is tested four times an epoch and stops as soon
+`cifar-94` trains to its end on all training images and is tested once, as the record recipe beside it does. The papers'
+recipe keeps its learning rate for half of its length, so it is tested four times an epoch and stops as soon
 as it is there. Ours decays over its length, so its length is chosen beforehand and only its end counts. Both train by
 the same engine, and only the time of training counts. Prints one line of JSON.
 """
@@ -11,7 +12,7 @@ import json
 import sys
 import time
 
-from benchmarks.lines import GOAL
+from benchmarks.lines import GOAL, NET94
 from resnets.data import load
 from resnets.engine.allocator import keep_freed_memory
 from resnets.recipe import recipe_of
@@ -22,6 +23,18 @@ from resnets.zoo import spec_of
 HELD_OUT = 5000
 GIVEN = 30  # epochs, to get there
 QUICK = "3ep"
+
+
+def race_to_end(name: str) -> dict[str, float]:
+    """Seconds of training, and the error on the test images."""
+    keep_freed_memory()
+    trainer = Trainer(Classification(spec_of(NET94), load("cifar10", None)), recipe_of(name), seed=0)
+    began = time.perf_counter()
+    for step in range(trainer.schedule.total):
+        trainer.step(step)
+    trainer.finish()
+    seconds = time.perf_counter() - began
+    return {"seconds": seconds, "error": trainer.score("test")["error"]}
 
 
 def race(name: str) -> dict[str, float]:
@@ -45,4 +58,4 @@ def race(name: str) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(race(sys.argv[1])))
+    print(json.dumps((race_to_end if sys.argv[1] == "cifar-94" else race)(sys.argv[1])))

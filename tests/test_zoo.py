@@ -14,7 +14,7 @@ def test_all_names():
     imagenet = [18, 34, 50, 101, 152, 200]
     names = {f"{family}{depth}" for family in ("resnet", "preresnet") for depth in cifar + imagenet}
     names |= {f"plain{depth}" for depth in (20, 32, 44, 56, 110, 18, 34)}
-    names |= {"resnet110_1layer", "preresnet110_1layer"}
+    names |= {"resnet110_1layer", "preresnet110_1layer", "preresnet12_w32", "preresnet12_w48"}
     assert set(resnets.list_models()) == names
     assert resnets.list_models("plain1*") == ["plain18", "plain110"]
     assert resnets.list_models("nothing*") == []
@@ -37,6 +37,13 @@ def test_what_a_name_means(name, block, blocks):
     spec = spec_of(name)
     assert (spec.block, spec.blocks) == (block, blocks)
     assert spec.order == ("full_preact" if name.startswith("pre") else "original")
+
+
+def test_wide_nets_say_their_layers_and_their_first_width():
+    for name in resnets.list_models("*_w*"):
+        spec = spec_of(name)
+        assert name == f"preresnet{spec.depth}_w{spec.widths[0]}"
+        assert spec.stem_channels == spec.widths[0]
 
 
 def test_plain_nets_are_residual_nets_without_shortcuts():

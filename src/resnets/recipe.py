@@ -102,6 +102,12 @@ class Recipe:
         0.0, "deviation of the change along the axes of ImageNet's colours, for files", later=True, least=0
     )
     freeze: int = _field(0, "stages whose weights are not trained, the stem with the first", later=True, least=0)
+    whiten: bool = _field(
+        False, "filters of the first convolution: whitened patches of training images, not trained", later=True
+    )
+    mirror: bool = _field(
+        False, "also score the mean of each test image and its mirror image, as a second number", later=True
+    )
     optimizer_options: str = _field("", "keywords of a torch.optim class: betas=0.9,0.95,eps=1e-6", later=True)
 
     def __post_init__(self) -> None:
@@ -246,10 +252,10 @@ class Epochs:
 
 
 _PAPER = Recipe("cifar-paper")
-_QUICK = dataclasses.replace(  # for minutes on two cores: docs/decisions/0004-cifar-quick.md
+_HOURS = dataclasses.replace(  # for hours of one core: docs/decisions/0011-cifar-hours.md
     _PAPER,
-    name="cifar-quick",
-    length="13.5ep",
+    name="cifar-hours",
+    length="80ep",
     lr=0.3,
     schedule="onecycle",
     peak=0.2,
@@ -261,8 +267,18 @@ _QUICK = dataclasses.replace(  # for minutes on two cores: docs/decisions/0004-c
     nesterov=True,
     weight_decay=5e-4,
     label_smoothing=0.1,
+    sizes="16@0,24@0.15,32@0.5",
+)
+_QUICK = dataclasses.replace(  # for minutes on two cores: docs/decisions/0004-cifar-quick.md
+    _HOURS,
+    name="cifar-quick",
+    length="9ep",
+    peak=0.1,
     pad=2,
-    sizes="16@0,24@0.472,32@0.849",  # 6.4, 5.1 and 2 epochs
+    flip="alternate",
+    sizes="16@0,24@0.47,32@0.85",  # 4.2, 3.4 and 1.4 epochs
+    whiten=True,
+    mirror=True,
 )
 
 _IMAGENET = dataclasses.replace(  # v1 and v2: shorter side from [256, 480], AlexNet's colours
@@ -299,7 +315,10 @@ RECIPES: dict[str, Recipe] = {
         ),
         dataclasses.replace(_PAPER, name="cifar-v1", validation=5000),
         _QUICK,
-        dataclasses.replace(_QUICK, name="cifar-hours", length="80ep", pad=4, sizes="16@0,24@0.15,32@0.5"),
+        dataclasses.replace(  # for less than an hour on two cores: docs/decisions/0019-cifar-94.md
+            _QUICK, name="cifar-94", length="22ep", sizes="16@0,24@0.4,32@0.75"
+        ),
+        _HOURS,
         _IMAGENET,
         dataclasses.replace(  # v2's last row of Table 5, which the Torch code trained
             _IMAGENET, name="imagenet-aspect", augment="aspect", jitter=0.4, nesterov=True

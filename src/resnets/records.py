@@ -277,6 +277,7 @@ SCORE = {
     "wrong?": COUNT,
     "loss?": TEST_LOSS,
     "top5?": {"error": PERCENT, "interval": (PERCENT, PERCENT)},
+    "mirrored?": {"error": PERCENT, "interval": (PERCENT, PERCENT)},
 }
 CONFIG = Record(
     {

@@ -1,8 +1,8 @@
-"""The named networks of the papers: one table, no torch.
+"""The named networks, of the papers and two of ours: one table, no torch.
 
 `NETWORKS` maps a name to its `Spec`. 20 to 110 and 1202 layers are two-layer nets for CIFAR, 164 and
 1001 bottlenecks for CIFAR (both 6n+2 and 9n+2 fit some of these depths, so the table decides), 18 to
-200 the ImageNet nets.
+200 the ImageNet nets. `preresnet12_w32` and `preresnet12_w48` are ours: 12 layers, 32 or 48 filters in the first stage.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ IMAGENET = {  # layers -> kernels, units in each stage
     200: ("bottleneck", (3, 24, 36, 3)),
 }
 PLAIN = (20, 32, 44, 56, 110, 18, 34)
+WIDE = (32, 48)  # filters in the first stage of 12 layers, for short trainings: docs/decisions/0004-cifar-quick.md
 
 
 def blocks_of(depth: int, kernels: tuple[int, ...], stages: int = 3) -> tuple[int, ...]:
@@ -73,6 +74,10 @@ def _table() -> dict[str, Spec]:
             stride_on="1x1",
         )
         nets += [net, dataclasses.replace(net, name=f"pre{net.name}", order="full_preact")]
+    for width in WIDE:
+        widths = width, 2 * width, 4 * width
+        wide = Spec(f"preresnet12_w{width}", "cifar", (1, 2, 2), widths, order="full_preact", stride_on="1x1")
+        nets.append(wide)
     for depth, (block, blocks) in IMAGENET.items():
         net = Spec(
             name=f"resnet{depth}",
@@ -92,7 +97,7 @@ def _table() -> dict[str, Spec]:
 
 
 def _by_family_and_depth(name: str) -> tuple[int, int, str]:
-    digits = name.removeprefix(_family(name)).removesuffix("_1layer")
+    digits = name.removeprefix(_family(name)).partition("_")[0]
     return ("resnet", "preresnet", "plain").index(_family(name)), int(digits), name
 
 

@@ -9,7 +9,7 @@ from benchmarks import __main__ as command
 from benchmarks import lines as table
 from benchmarks import results, timing
 from resnets.errors import UserError
-from tools.tables import ratios
+from tools.tables import performance, ratios
 
 SAY = {name: ("-c", f"print({name!r})") for name in "ab"}
 
@@ -104,8 +104,12 @@ def test_lines_are_saved_one_by_one_each_with_its_origin(tmp_path):
 
 def test_the_plan():
     full, quick = command.plan(None, False, None), command.plan(None, True, None)
-    assert {section for section, _, _ in full} == set(table.SECTIONS)
-    assert {section for section, _, _ in quick} == set(table.SECTIONS) - {"race", "large"}  # which take minutes
+    assert {section for section, _, _ in full} == set(table.SECTIONS) - {"race94"}  # which takes hours
+    assert {section for section, _, _ in quick} == set(table.SECTIONS) - {
+        "race",
+        "race94",
+        "large",
+    }  # which take minutes
     assert max(rounds for _, _, rounds in quick) <= 3
     assert {rounds for _, _, rounds in command.plan("step,data", False, 5)} == {5}
     [(section, line, _)] = command.plan("memory", False, None, "*1001*128")
@@ -116,6 +120,30 @@ def test_the_plan():
         command.plan("memori", False, None)
     with pytest.raises(UserError, match="at least 1"):
         command.plan(None, False, 0)
+
+
+def test_the_race_to_94_is_measured_on_request_and_needs_a_script(monkeypatch, tmp_path, capsys):
+    monkeypatch.delenv("AIRBENCH", raising=False)
+    monkeypatch.setattr(sys, "argv", ["benchmarks", "--only", "race94", "--out", str(tmp_path)])
+    assert command.main() == 2
+    assert capsys.readouterr().err.startswith("benchmarks: AIRBENCH is not set: set it to the path of airbench94_muon")
+    script = tmp_path / "airbench94_muon.py"
+    script.write_text("")
+    monkeypatch.setenv("AIRBENCH", str(script))
+    [(section, line, rounds)] = command.plan("race94", False, None)
+    assert (section, line.contestants, rounds) == ("race94", ("airbench94_muon", "cifar-94"), 1)
+
+
+def test_the_table_of_whole_trainings_has_errors_and_ratios():
+    line = {
+        "contestants": {"airbench94_muon": {"seconds": [3300.0], "error": [5.99]}, "cifar-94": {"reason": "no net"}}
+    }
+    header, rows = performance.SECTIONS["race94"]({"a line": line})
+    assert header == ["recipe", "test error, %", "times as fast as the first"]
+    assert rows == [
+        ["airbench94_muon, six views of each test image", "5.99", "1.00"],
+        ["ours, cifar-94, one view", "-", "-"],
+    ]
 
 
 def test_names_of_lines_are_unique_within_a_section():

@@ -69,7 +69,7 @@ def test_every_combination_runs_or_is_refused(order, shortcut):
 def test_every_named_network_is_made_of_what_its_name_says(name):
     net = resnets.create(name, device="meta")
     convs = [m for unit in net.units for m in unit.residual.modules() if isinstance(m, nn.Conv2d)]
-    depth = int("".join(c for c in name.removesuffix("_1layer") if c.isdigit()))
+    depth = int("".join(c for c in name.partition("_")[0] if c.isdigit()))
     assert len(convs) + 2 == depth == net.spec.depth
     assert len(net.units) == sum(map(len, net.stages)) == sum(net.spec.blocks)
 

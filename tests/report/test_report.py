@@ -125,6 +125,13 @@ def test_results_hold_every_seed_with_its_provenance(tmp_path, capsys):
     assert "old" not in table
 
 
+def test_the_table_says_in_which_fields_a_recipe_has_changed_since_the_training(tmp_path):
+    run = make_run(tmp_path / "runs", 0, 11.0, length="13.5ep", whiten=False)
+    results_command([str(run.path)], str(tmp_path / "results" / "cifar" / "a.json"))
+    table = tables.fill_page("<!-- results: cifar -->\nold\n<!-- end -->\n", tmp_path / "results")
+    assert "| preresnet20 | cifar10 | `cifar-quick` with length 13.5ep, whiten False | [11.00 %" in table
+
+
 def test_only_finished_runs_are_collected_each_once(tmp_path):
     done = make_run(tmp_path)
     with pytest.raises(UserError, match="only finished runs"):

@@ -9,11 +9,12 @@ import tiny
 import torch
 
 from resnets.counter_rng import order
+from resnets.data import load
 from resnets.data.augment import Augment, Normalize
 from resnets.data.synthetic import synthetic
 from resnets.errors import UserError
 from resnets.nn import build
-from resnets.recipe import Recipe
+from resnets.recipe import Recipe, recipe_of
 from resnets.training.distributed import Workers
 from resnets.training.loop import NotFiniteError, Part
 from resnets.zoo import spec_of
@@ -336,3 +337,22 @@ def test_the_validation_images_are_never_trained_on(images):
 def test_a_batch_smaller_than_the_processes_is_refused(images):
     with pytest.raises(UserError, match=r"a batch of 2 cannot be split over 3 processes\."):
         tiny.trainer_of(SPEC, images, recipe(batch=2), SEED, workers=Workers(0, 3))
+
+
+def test_mirrored_scores_are_the_mean_of_each_image_and_its_mirror_image(tmp_path):
+    """As a second number: the first stays what it is without."""
+    spec, data = spec_of("preresnet20", **tiny.NETWORK), load("synthetic:64", None)
+    found = {}
+    for mirror in (False, True):
+        trainer = tiny.trainer_of(spec, data, recipe_of("cifar-paper", mirror=mirror), 0)
+        found[mirror] = trainer.score("test")
+    mirrored = found[True].pop("mirrored")
+    assert found[True] == found[False]
+    x = Normalize.of(data)(torch.from_numpy(data.test_images))
+    net = trainer.net.eval()
+    with torch.no_grad():
+        out = (net(x) + net(x.flip(3))) / 2
+    labels = torch.from_numpy(data.test_labels)
+    assert mirrored["wrong"] == int((out.argmax(1) != labels).sum())
+    assert mirrored["loss"] == pytest.approx(float(torch.nn.functional.cross_entropy(out, labels)), rel=1e-4)
+    assert mirrored["images"] == len(labels)

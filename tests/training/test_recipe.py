@@ -2,11 +2,17 @@
 
 import dataclasses
 import json
+import re
+from pathlib import Path
 
 import pytest
 
+from benchmarks.lines import NET94
 from resnets.errors import UserError
 from resnets.recipe import RECIPES, Recipe, iterations, parse_span, recipe_of, resolve_augment
+from resnets.zoo import NETWORKS
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -28,6 +34,23 @@ def test_the_recipes_of_the_papers_say_what_the_papers_say():
     assert (b64.batch, b64.micro_batch, b64.length) == (64, 32, "200ep")
     assert v1.validation == 5000
     assert dataclasses.replace(v1, name="cifar-paper", validation=0) == paper
+
+
+@pytest.mark.parametrize("network", ["preresnet20", "resnet20"])
+def test_the_recipe_of_the_weights_in_the_package_is_unchanged(network):
+    published = json.loads((ROOT / "results" / "cifar" / f"{network}-cifar-hours.json").read_text())
+    assert recipe_of("cifar-hours").to_dict() == published["recipe"]
+
+
+def test_make_train_and_the_documents_name_the_same_network_and_length():
+    (line,) = re.findall(r"resnets train (\S+) --data cifar10 --recipe (\S+)", (ROOT / "Makefile").read_text())
+    network, quick = line[0], RECIPES[line[1]]
+    assert network in NETWORKS
+    decision = (ROOT / "docs" / "decisions" / "0004-cifar-quick.md").read_text()
+    assert f"## The second version: `{network}` for {quick.length.removesuffix('ep')} epochs" in decision
+    rows = (ROOT / "docs" / "training.md").read_text().splitlines()
+    for recipe, name in ((quick.name, network), ("cifar-94", NET94)):
+        assert any(row.startswith(f"| `{recipe}` |") and f"for `{name}`" in row for row in rows)
 
 
 def test_augment_auto_is_decided_by_how_large_images_are():

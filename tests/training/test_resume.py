@@ -39,11 +39,12 @@ JOBS = {
         "curve": True,
         "every": 4,
     },
-    "gates, scaled gradients": {
+    "gates, scaled gradients, whitened patches": {
         "model": "resnet20",
         "network": {**tiny.NETWORK, "shortcut": "exclusive_gate"},
         "precision": "fp16",
         "validation": 40,
+        "whiten": True,
     },
     "Ctrl-C": {"checkpoint_every": 3600},
 }

@@ -5,6 +5,7 @@ The tables of a page are between `<!-- results: NAME -->` and `<!-- end -->`.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from resnets.atomic import write_atomically
 from resnets.differences import label_groups
 from resnets.errors import UserError
 from resnets.papers.numbers import quote_paper
+from resnets.recipe import LATER, RECIPES
 from resnets.runs import Summary
 from resnets.spec import Spec
 from resnets.text import print_lines, say
@@ -37,11 +39,19 @@ def write_cifar(results: Path) -> str:
             cells = [
                 spec.name + variant,
                 data,
-                f"`{result['recipe']['name']}`",
+                _write_recipe(result["recipe"]) if not variant else f"`{result['recipe']['name']}`",
                 f"[{error}](results/cifar/{path.name})",
             ]
             lines.append(f"| {' | '.join(cells)} | {quote_paper(spec, data) or '-'} |")
     return "\n".join(lines)
+
+
+def _write_recipe(recipe: dict[str, Any]) -> str:
+    """The name of a recipe, and the fields in which the recipe of this name has changed since the training."""
+    used = {**LATER, **recipe}
+    now = dataclasses.asdict(RECIPES[used["name"]]) if used["name"] in RECIPES else used
+    changed = ", ".join(f"{field} {used[field]}" for field in now if used[field] != now[field])
+    return f"`{used['name']}`" + (f" with {changed}" if changed else "")
 
 
 def write_imagenet(results: Path) -> str:

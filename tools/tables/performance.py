@@ -12,6 +12,9 @@ from tools.tables.records import EPOCH
 
 GIB, MIB = 2**30, 2**20
 NOT_YET = "Not measured yet: `make bench` measures it, and `make tables` puts it here."
+ON_REQUEST = {
+    "race94": "Not measured yet: `AIRBENCH=airbench94_muon.py python -m benchmarks --only race94` and `make tables`."
+}
 LABELS = {
     "fast": "ours, fast",
     "lean": "ours, lean",
@@ -25,6 +28,8 @@ LABELS = {
     "plain, alone": "plain PyTorch, alone",
     "plain, busy": "plain PyTorch, beside a busy process",
     "only PIL": "ours, decoding by PIL",
+    "airbench94_muon": "airbench94_muon, six views of each test image",
+    "cifar-94": "ours, cifar-94, one view",
     "fast-jpeg": "ours, with simplejpeg (removed since)",
 }
 Table = tuple[list[str], list[list[str]]]  # header, rows
@@ -51,6 +56,18 @@ def tabulate_speeds(section: Mapping[str, Line]) -> Table:
         [name, *(_write_cell(compute_ratio(line, base, other)) for other in others)] for name, line in section.items()
     ]
     return [f"times as fast as {label(base).removeprefix('ours, ')}", *map(label, others)], rows
+
+
+def tabulate_trainings(section: Mapping[str, Line]) -> Table:
+    """A row for each contestant: the test error at its end, and how many times as fast as the first it got there."""
+    rows = []
+    for line in section.values():
+        base = next(iter(line["contestants"]))
+        for who in line["contestants"]:
+            errors = read_values(line, who, "error")
+            cells = Spread.of(errors) if errors else None, compute_ratio(line, base, who)
+            rows.append([label(who), *map(_write_cell, cells)])
+    return ["recipe", "test error, %", "times as fast as the first"], rows
 
 
 def tabulate_steps(section: Mapping[str, Line]) -> Table:
@@ -130,6 +147,7 @@ SECTIONS: dict[str, Callable[[Mapping[str, Line]], Table]] = {
     "startup": tabulate_speeds,
     "depth": tabulate_depth,
     "race": tabulate_speeds,
+    "race94": tabulate_trainings,
 }
 
 
@@ -165,7 +183,7 @@ def _make_page(name: str) -> Callable[[Path], str]:
     def page(results: Path) -> str:
         section = read_lines(results, name)
         if not section:
-            return NOT_YET
+            return ON_REQUEST.get(name, NOT_YET)
         return "\n\n".join([write_markdown(*SECTIONS[name](section)), *explain_gaps(section), describe_origin(section)])
 
     return page

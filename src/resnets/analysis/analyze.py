@@ -18,6 +18,7 @@ from resnets.analysis.options import AnalyzeOptions
 from resnets.analysis.propagation import Propagation, propagation
 from resnets.counter_rng import order
 from resnets.data import open_data
+from resnets.data.batches import FileBatches, MemoryBatches
 from resnets.data.folder import Folder
 from resnets.data.images import Images
 from resnets.data.picture import open_picture
@@ -26,6 +27,7 @@ from resnets.engine.device import choose
 from resnets.errors import UserError, one_of
 from resnets.metadata import Metadata, Preprocessing
 from resnets.nn import ResNet, build
+from resnets.nn.whitening import whiten
 from resnets.options import takes
 from resnets.runs import Run, RunKey
 from resnets.weights.files import read
@@ -183,12 +185,23 @@ def _run_cases(run: Run, along: bool) -> Iterator[_Case]:
     if result is not None:
         checkpoints.pop(result["steps"], None)  # that network is the final one
     if along:
-        yield _Case(f"{name}, initial", run.data, lambda images: _of_run(key, build(key.spec, seed=key.seed), images))
+        yield _Case(f"{name}, initial", run.data, partial(_build_initial, key))
     steps = sorted(checkpoints)
     for step in steps if along else steps[-1:] if result is None else []:
         yield _Case(f"{name}, step {step:,}", run.data, partial(_read_checkpoint, key, checkpoints[step]))
     if result is not None:
         yield _Case(f"{name}, final", run.data, lambda _: open_model(run))
+
+
+def _build_initial(key: RunKey, images: Images | Folder) -> ResNet:
+    """The network of a run before its first step."""
+    net = build(key.spec, seed=key.seed)
+    if key.recipe.whiten:
+        where = key.recipe, key.seed, torch.device("cpu"), slice(0, 1)
+        side = key.recipe.side or key.spec.input_size
+        feed = MemoryBatches(images, *where) if isinstance(images, Images) else FileBatches(images, *where, side=side)
+        whiten(net.stem.conv, feed.first_images())
+    return _of_run(key, net, images)
 
 
 def _read_checkpoint(key: RunKey, path: Path, images: Images | Folder) -> ResNet:

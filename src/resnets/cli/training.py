@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from resnets.cli.options import Command
 from resnets.cli.sweep import add_sweep_options, sweep_command
@@ -60,6 +61,11 @@ def train(commands: Commands) -> None:
     command.run(run)
 
 
+def _describe_error(score: Mapping[str, Any]) -> str:
+    low, high = score["interval"]
+    return f"error {score['error']:.2f} % (95 % interval {low:.2f} to {high:.2f})"
+
+
 def print_result(run: Run) -> None:
     """The scores of a finished run, and its curves."""
     from resnets.papers.numbers import quote_paper
@@ -70,8 +76,9 @@ def print_result(run: Run) -> None:
     what = f"{identity.network.name} on {identity.data}, seed {identity.seed}, {result['steps']:,} iterations"
     for split in ("validation", "test"):
         if split in result:
-            low, high = result[split]["interval"]
-            print_lines(f"{what}: {split} error {result[split]['error']:.2f} % (95 % interval {low:.2f} to {high:.2f})")
+            print_lines(f"{what}: {split} {_describe_error(result[split])}")
+            if mirrored := result[split].get("mirrored"):
+                print_lines(f"the mean of each image and its mirror image: {split} {_describe_error(mirrored)}")
     if (
         "test" in result
         and isinstance(identity.network, Spec)

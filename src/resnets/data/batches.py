@@ -28,6 +28,7 @@ from resnets.recipe import Recipe
 Batch = tuple[Tensor, Tensor]  # inputs and labels
 
 _TEST_BATCH = 500  # of images in memory
+_WHITENED, _AT_ONCE = 5000, 100  # images whose patches become the first filters
 
 
 class Batches(ABC):
@@ -62,6 +63,10 @@ class Batches(ABC):
     @abstractmethod
     def plain(self, places: Indices, size: int) -> Iterator[Tensor]:
         """Training images, without augmentation, `size` at a time."""
+
+    def first_images(self) -> Iterator[Tensor]:
+        """Training images without augmentation, of whose patches `whiten` makes the first filters."""
+        return self.plain(np.arange(min(_WHITENED, len(self.train))), _AT_ONCE)
 
     @abstractmethod
     def test_batches(self, split: str, share: slice) -> Iterator[Batch]:

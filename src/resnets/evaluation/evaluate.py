@@ -5,10 +5,11 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from resnets.data import open_data, parse_folder
 from resnets.data.folder import Folder
@@ -64,9 +65,13 @@ def evaluate(
     for net in nets:
         if images is not None:
             _require_fitting(net, images, warn)
+    whole = images is not None and len(nets) == 1 and not options.has_views
+    if options.mirror and not whole:
+        raise UserError("--mirror goes with one network and whole images of a set in memory; see --ten-crop.")
     with Threads(options.threads):
-        if images is not None and len(nets) == 1 and not options.has_views:
-            score, found = _score_whole(nets[0], images, options), {"views": "whole images"}
+        if images is not None and whole:
+            views = "whole images and their mirror images" if options.mirror else "whole images"
+            score, found = _score_whole(nets[0], images, options), {"views": views}
         else:
             score, found = _score_views(nets, images, name, options=options, progress=progress or Silent(), warn=warn)
     specs = [net.spec.to_dict() for net in nets]
@@ -129,8 +134,14 @@ def _score_whole(net: ResNet, images: Images, options: EvaluateOptions) -> Score
     per, device = options.normalize, runner.device
     normalize = transform_of(net.metadata, net.spec, images=images, per=per, device=device).normalize
     tests, labels = torch.from_numpy(images.test_images), torch.from_numpy(images.test_labels)
-    score = score_images(runner, tests, labels, normalize, classes=images.classes, batch=BATCH, device=device)
+    scores = partial(_average_mirrored, runner) if options.mirror else runner
+    score = score_images(scores, tests, labels, normalize, classes=images.classes, batch=BATCH, device=device)
     return score.with_context({"engine": runner.engine})
+
+
+def _average_mirrored(scores: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """The mean of the scores of images and of their mirror images."""
+    return (scores(x) + scores(x.flip(3).contiguous(memory_format=torch.channels_last))) / 2
 
 
 def _renew_statistics(net: ResNet, images: Images, options: EvaluateOptions) -> None:

@@ -24,6 +24,7 @@ class EvaluateOptions(ViewOptions):
         None, "statistics of the data instead of the file's: channel or pixel", choices=("channel", "pixel"),
         metavar="HOW",
     )  # fmt: skip
+    mirror: bool = option(False, "average each image of a set in memory and its mirror image", group="test views")
     precise_bn: int = option(0, "recompute BN's statistics over N training images", metavar="N", least=0, show=False)
     bad_images: str = option("error", "images that cannot be decoded: error, or skip", metavar="POLICY")
     data_dir: str | Path | None = option(None, "folder to look for the data in", metavar="DIR", aliases={"dir": "{}"})

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 class Stem(nn.Sequential):
     """3x3 for small images, 7x7/2 and 3x3/2 max pooling for large ones; BN, ReLU behind the convolution."""
 
+    conv: nn.Conv2d
+
     def __init__(self, net: Spec) -> None:
         super().__init__()
         out = net.stem_channels

@@ -22,6 +22,7 @@ from resnets.errors import UserError
 from resnets.evaluation.precise_bn import precise_bn
 from resnets.evaluation.score import Score
 from resnets.nn import ResNet, build
+from resnets.nn.whitening import whiten
 from resnets.recipe import Recipe
 from resnets.runs import ModuleKey
 from resnets.spec import Spec
@@ -103,7 +104,10 @@ class Classification(Task):
         if self.net is not None:
             return self.net
         assert isinstance(self.network, Spec)
-        return build(self.network, seed=seed)
+        net = build(self.network, seed=seed)
+        if self.recipe.whiten:
+            whiten(net.stem.conv, self.feed.first_images())
+        return net
 
     def frozen(self, net: nn.Module, recipe: Recipe) -> list[nn.Module]:
         if recipe.freeze and isinstance(net, ResNet):
@@ -129,19 +133,26 @@ class Classification(Task):
     # --- scores -------------------------------------------------------------------------------
 
     def score(self, model: nn.Module, split: str, workers: Workers) -> dict[str, Any]:
-        """Each process tests its share, one view of each image; the network is left in the mode it came in."""
-        images, wrong, loss, mode = 0, 0, 0.0, model.training
+        """Each process tests its share, one view of each image; the network is left in the mode it came in.
+
+        With `mirror` in the recipe also the mean of the scores of each image and its mirror image, as `mirrored`.
+        """
+        mode, views = model.training, 2 if self.recipe.mirror else 1
+        sums = [[0.0, 0.0, 0.0] for _ in range(views)]  # images, wrong ones, loss
         model.eval()
         with torch.no_grad():
             for x, labels in self.feed.test_batches(split, workers.share(self.feed.counts[split])):
-                out = model(x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x).float()
-                images += len(labels)
-                wrong += int((out.argmax(1) != labels).sum())
-                loss += float(functional.cross_entropy(out, labels, reduction="sum"))
+                out = self._run(model, x)
+                _add(sums[0], out, labels)
+                if self.recipe.mirror:
+                    _add(sums[1], (out + self._run(model, x.flip(-1))) / 2, labels)
         model.train(mode)
-        mean = loss / max(images, 1)
-        total, errors, loss = workers.total(images, wrong, mean * images)
-        return Score(round(total), round(errors), loss / max(total, 1)).to_dict()
+        one, *mirrored = (_score(workers, *each) for each in sums)
+        return {**one, "mirrored": mirrored[0]} if mirrored else one
+
+    def _run(self, model: nn.Module, x: Tensor) -> Tensor:
+        out: Tensor = model(x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x)
+        return out.float()
 
     def logged(self, score: Mapping[str, Any]) -> dict[str, float]:
         return {name: score[name] for name in ("loss", "error")}
@@ -175,6 +186,20 @@ class Classification(Task):
             save_weights(net, path, metadata=header)
         else:
             super().save(net, path, header)
+
+
+def _add(sums: list[float], out: Tensor, labels: Tensor) -> None:
+    """Count some images, the wrong ones among them, and their loss."""
+    sums[0] += len(labels)
+    sums[1] += int((out.argmax(1) != labels).sum())
+    sums[2] += float(functional.cross_entropy(out, labels, reduction="sum"))
+
+
+def _score(workers: Workers, images: float, wrong: float, loss: float) -> dict[str, Any]:
+    """The score over all processes."""
+    mean = loss / max(images, 1)
+    total, errors, loss = workers.total(images, wrong, mean * images)
+    return Score(round(total), round(errors), loss / max(total, 1)).to_dict()
 
 
 def freeze_stages(net: ResNet, stages: int) -> list[nn.Module]:

@@ -82,6 +82,8 @@ def resolve_job(
         start = _resolve_module(model, images, options, network)
     else:
         start = _resolve_network(model, images, options, network)
+    if chosen.whiten and start.net is not None:
+        raise _refuse_whitening(chosen)
     reading = {"bad_images": options.bad_images, "workers": options.decoders, "warn": warn}
     task = Classification(start.network, start.data, net=start.net, weights=start.digest, reading=reading)
     small = not isinstance(images, Folder) or getattr(task.network, "stem", "cifar") == "cifar"
@@ -103,8 +105,17 @@ def _resolve_task(task: Task, recipe: Recipe | None, options: TrainOptions, chan
     if recipe is None and options.recipe == "auto":
         raise UserError("a task needs a recipe: give a name or a Recipe.")
     chosen = recipe_of(recipe or options.recipe, **changes)
+    if chosen.whiten:
+        raise _refuse_whitening(chosen)
     chosen = resolve_length(resolve_augment(chosen, small=True), task.count_examples(chosen))
     return Job(task, resolve_optimizer(chosen), dataclasses.replace(options, data=task.data))
+
+
+def _refuse_whitening(recipe: Recipe) -> UserError:
+    return UserError(
+        f"recipe {recipe.name} computes the first filters of a new network from the images (whiten): with weights, "
+        "modules or tasks of your own turn that off, by whiten=False or --no-whiten."
+    )
 
 
 def open_images(data: Any, options: TrainOptions) -> Images | Folder | Datasets:

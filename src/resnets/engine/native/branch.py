@@ -136,13 +136,16 @@ class _Run(torch.autograd.Function):
                 g = whole
             whole = g if branch.relu == "last" else whole
             gradient, of_norms = _norm_back(kernels, branch.tail, norm, (g, sums, c), branch.times)
-        of_weights: list[Tensor] = []
+        of_weights: list[Tensor | None] = []
         while maps:
             at = len(maps) - 1
             step, x, norm, weight = steps[at], maps.pop(), norms.pop(), weights.pop()
             activated = _activate(step, x, norm)
-            of_weight = kernels.conv_filters(activated, gradient, weight, stride=step.conv.stride[0])
-            of_weights.insert(0, branch.scale(at, of_weight))
+            of_weight = None
+            if ctx.needs_input_grad[4 + at]:  # all but the filters of a stem that is not trained
+                of_weight = kernels.conv_filters(activated, gradient, weight, stride=step.conv.stride[0])
+                of_weight = branch.scale(at, of_weight)
+            of_weights.insert(0, of_weight)
             if not maps and step.bn is None and not ctx.needs_input_grad[2]:  # images
                 return None, None, None, whole if apart else None, *of_weights, *of_norms
             g, sums = _convolve_back(kernels, step, activated, gradient, branch.scale(at, weight))

@@ -29,7 +29,8 @@ class NativeStem:
         self.pool: nn.Module | None = getattr(stem, "pool", None)
 
     def __call__(self, x: Tensor) -> Tensor:
-        if x.requires_grad or self.conv.out_channels % 8 or not suits(x, [self.conv], self.norms):
+        weight = self.conv.weight  # which a recipe may whiten and not train
+        if x.requires_grad or len(weight) % 8 or not is_plain(weight) or not suits(x, [], self.norms):
             hold()
             return self.stem(x)
         y, _ = self.branch(x)
