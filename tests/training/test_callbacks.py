@@ -53,8 +53,10 @@ def test_each_moment_is_seen_in_order(tmp_path):
     assert watch.seen == expected
     assert watch.plan == Plan(
         run.path, "preresnet20", "synthetic:256", 216, "cifar-paper",
-        "the default for small images without weights", 48, 12, 0,
+        "the default for small images without weights", 48, 12, 0, watch.plan.notices,
     )  # fmt: skip
+    (notice,) = watch.plan.notices
+    assert notice.startswith("another number of threads than ")
 
 
 def test_a_callback_does_not_change_the_run_and_its_lines_are_kept(tmp_path):

@@ -15,6 +15,7 @@ from resnets.cli import main
 from resnets.engine import memory_estimate, runners
 from resnets.engine.memory_estimate import forecast
 from resnets.engine.native.build import load
+from resnets.engine.native.kernels import VERSION
 from resnets.errors import UserError
 from resnets.nn.structure import PartChanges
 from resnets.training import session
@@ -41,7 +42,8 @@ def test_all_engines_and_modes_train_the_same_run(tmp_path):
         run = tiny.train_tiny(tmp_path / memory, memory=memory, **options)
         assert run.path.name == plain.path.name, "it is the same run"
         units = run.config["engine"]["units"]
-        assert run.config["engine"] == {**recorded, "engine": "auto", "memory": memory, "units": units}
+        kernels = {"kernels": VERSION} if "native" in units else {}
+        assert run.config["engine"] == {**recorded, "engine": "auto", "memory": memory, "units": units, **kernels}
         assert ("native" in units) == (load().kernels is not None)
         assert losses(run) == pytest.approx(losses(plain), rel=1e-4)
         ours, theirs = tiny.weights(run), tiny.weights(plain)

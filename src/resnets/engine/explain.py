@@ -38,7 +38,7 @@ def explain(net: Spec | ResNet, batch: int, size: int | tuple[int, int] | None =
         why = "a fresh page costs more than the arithmetic on it" if kept else "not glibc, or RESNETS_KEEP_MEMORY=0"
         yield Line("allocator", "freed memory is kept" if kept else "the system's", why)
         why = "OMP_NUM_THREADS" if "OMP_NUM_THREADS" in os.environ else "torch's choice"
-        yield Line("threads", str(torch.get_num_threads()), why)
+        yield Line("threads", f"up to {torch.get_num_threads()}", f"{why}; --threads auto follows the load")
     fused = device.type != "mps"
     yield Line(
         "optimizer", "fused" if fused else "default", "one pass over the weights" if fused else "mps has no other"
