@@ -12,6 +12,7 @@ copied into a private folder, and the checked copy is loaded. Without such a fol
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import hmac
 import os
@@ -122,6 +123,30 @@ class Library(Generic[Opened]):
         if done.returncode:
             said = (done.stderr.strip() or "no message").splitlines()[0]
             raise NotBuiltError(f"the C++ compiler {program} cannot compile {self.called} ({said})")
+
+
+def open_checked(
+    path: Path, called: str, wrap: Callable[[ctypes.CDLL], Opened], check: Callable[[Opened], bool]
+) -> Opened:
+    """Load a compiled library and wrap its functions; raise if it does not load, or if `check` finds wrong numbers."""
+    try:
+        opened = wrap(ctypes.CDLL(str(path)))
+        right = check(opened)
+    except (OSError, AttributeError, MemoryError):
+        raise NotBuiltError(f"the compiled {called} does not load") from None
+    if not right:
+        raise NotBuiltError(f"the compiled {called} computes wrong numbers")
+    return opened
+
+
+def load_or_say(library: Library[Opened], instead: str) -> tuple[Opened | None, str]:
+    """The opened library and its place; or None and why, after a line that also says what is done `instead`."""
+    try:
+        return library.load()
+    except NotBuiltError as error:
+        if not isinstance(error, SwitchedOffError):
+            say(f"{error}; {instead}.")
+        return None, str(error)
 
 
 def _compiler() -> str:

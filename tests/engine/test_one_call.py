@@ -21,6 +21,7 @@ from resnets.engine.frozen import freeze
 from resnets.engine.inference import inference
 from resnets.engine.native import network
 from resnets.engine.native.network import IMAGES, WINOGRAD4, Layers, Loaded, Network, Room, load
+from resnets.native_build import NotBuiltError
 from resnets.nn import ResNet
 
 needs_library = pytest.mark.skipif(load().library is None, reason="the library is not compiled here")
@@ -456,7 +457,7 @@ def test_a_library_that_computes_wrong_numbers_is_not_used(monkeypatch):
 
 def test_a_library_that_is_none_is_not_loaded(tmp_path):
     (tmp_path / "broken.so").write_bytes(b"not a library")
-    with pytest.raises(network.NotBuiltError, match="does not load"):
+    with pytest.raises(NotBuiltError, match="does not load"):
         network._open(tmp_path / "broken.so")
 
 

@@ -6,7 +6,6 @@ the work alone.
 
 from __future__ import annotations
 
-import ctypes
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -14,8 +13,7 @@ from typing import NamedTuple
 import torch
 
 from resnets.engine.native.kernels import ACT, ADD, Kernels, Sink, Source
-from resnets.native_build import Library, NotBuiltError, SwitchedOffError, Ways
-from resnets.text import say
+from resnets.native_build import Library, Ways, load_or_say, open_checked
 
 _WAYS = Ways(  # for this very CPU, or for any of its kind
     compile=(
@@ -37,24 +35,13 @@ class Loaded(NamedTuple):
 def load() -> Loaded:
     """The kernels of this process, compiled on first use. A failure is reported once."""
     source = Path(__file__).with_name("kernels.cpp")
-    try:
-        return Loaded(*Library(source, "kernels", _WAYS, _open, salt=torch.__version__).load())
-    except NotBuiltError as error:
-        if not isinstance(error, SwitchedOffError):
-            say(f"{error}; PyTorch computes without kernels of our own (RESNETS_NATIVE=0 says so for good).")
-        return Loaded(None, str(error))
+    library = Library(source, "kernels", _WAYS, _open, salt=torch.__version__)
+    instead = "PyTorch computes without kernels of our own (RESNETS_NATIVE=0 says so for good)"
+    return Loaded(*load_or_say(library, instead))
 
 
 def _open(path: Path) -> Kernels:
-    """A library that loads and computes what it should."""
-    try:
-        kernels = Kernels(ctypes.CDLL(str(path)))
-        right = _compute_correctly(kernels)
-    except (OSError, AttributeError):
-        raise NotBuiltError("the compiled kernels do not load") from None
-    if not right:
-        raise NotBuiltError("the compiled kernels compute wrong numbers")
-    return kernels
+    return open_checked(path, "library of kernels", Kernels, _compute_correctly)
 
 
 def _compute_correctly(kernels: Kernels) -> bool:

@@ -20,8 +20,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from resnets.engine.threads import count_threads
-from resnets.native_build import Library, NotBuiltError, SwitchedOffError, Ways
-from resnets.text import say
+from resnets.native_build import Library, Ways, load_or_say, open_checked
 
 IMAGES = 0  # the map that the first layer reads
 _WIDEST_4 = 128  # channels; filters of F(4x4, 3x3) are 4 times as large as 3x3, and wider ones leave the caches
@@ -450,24 +449,12 @@ class Loaded(NamedTuple):
 def load() -> Loaded:
     """The library of this process, compiled on first use. A failure is reported once."""
     source = Path(__file__).with_name("network.cpp")
-    try:
-        return Loaded(*Library(source, "inference code", _WAYS, _open, salt=torch.__version__).load())
-    except NotBuiltError as error:
-        if not isinstance(error, SwitchedOffError):
-            say(f"{error}; PyTorch computes frozen networks layer by layer.")
-        return Loaded(None, str(error))
+    library = Library(source, "inference code", _WAYS, _open, salt=torch.__version__)
+    return Loaded(*load_or_say(library, "PyTorch computes frozen networks layer by layer"))
 
 
 def _open(path: Path) -> Functions:
-    """A library that loads and computes what it should."""
-    try:
-        library = Functions(ctypes.CDLL(str(path)))
-        right = _computes_correctly(library)
-    except (OSError, AttributeError, MemoryError):
-        raise NotBuiltError("the compiled inference code does not load") from None
-    if not right:
-        raise NotBuiltError("the compiled inference code computes wrong numbers")
-    return library
+    return open_checked(path, "inference code", Functions, _computes_correctly)
 
 
 def _computes_correctly(library: Functions) -> bool:
