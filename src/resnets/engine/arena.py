@@ -9,17 +9,33 @@ from __future__ import annotations
 
 import ctypes
 import math
+import mmap
 import os
 import threading
 import weakref
 from bisect import bisect
 from collections import deque
+from contextlib import suppress
 
 import torch
 from torch import Tensor
 
 _REGION = 256 << 20  # bytes asked of the system at a time; untouched pages cost nothing
 _ALIGNED = 64
+_HUGE = 2 << 20  # bytes of a huge page
+
+
+class _Region:
+    """Memory of the system, in huge pages where it has them: they are cheaper to touch first and to look up."""
+
+    def __init__(self, size: int) -> None:
+        self.size = -(-size // _HUGE) * _HUGE
+        self.memory = mmap.mmap(-1, self.size + _HUGE)
+        if hasattr(mmap, "MADV_HUGEPAGE"):
+            with suppress(OSError):  # a kernel without them
+                self.memory.madvise(mmap.MADV_HUGEPAGE)
+        start = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
+        self.at = -(-start // _HUGE) * _HUGE
 
 
 class Arena:
@@ -27,7 +43,7 @@ class Arena:
 
     def __init__(self, region: int = _REGION) -> None:
         self.region = region
-        self.regions: list[Tensor] = []  # never given back
+        self.regions: list[_Region] = []  # never given back
         self.free: list[tuple[int, int]] = []  # addresses and sizes, in order
         self.returned: deque[tuple[int, int]] = deque()  # of maps that were freed, at any moment and in any thread
         self.given = 0  # maps so far
@@ -60,9 +76,9 @@ class Arena:
             if room >= size:
                 self.free[i : i + 1] = [(at + size, room - size)] if room > size else []
                 return at
-        fresh = torch.empty(max(self.region, size), dtype=torch.uint8)
+        fresh = _Region(max(self.region, size))
         self.regions.append(fresh)
-        self._give(fresh.data_ptr(), fresh.numel())
+        self._give(fresh.at, fresh.size)
         return self._take(size)
 
     def _give(self, at: int, size: int) -> None:

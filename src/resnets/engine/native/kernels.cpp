@@ -9,7 +9,7 @@
 // Pointers come in through ctypes, so no header of PyTorch is needed. The order of every sum follows from the shapes alone:
 // the result is the same on any number of threads. Channels are multiples of 8.
 
-#include "vectors.h"
+#include "winograd.h"
 
 #include <algorithm>
 #include <cmath>
@@ -82,15 +82,26 @@ class Sums {
 
 template <int WAY>
 void read_pixels(const Source& s, size_t pixel, size_t count, size_t channels, float* to) {
-    for (size_t i = 0; i < count; i++)
-        for (size_t c = 0; c < channels; c += L) {
-            size_t at = (pixel + i) * channels + c;
-            vec x = load(s.x + at);
-            if (WAY == ACT || WAY == AFFINE) x = load(s.a + c) * x + load(s.d + c);
-            if (WAY == LINEAR) x = load(s.a + c) * x + (load(s.b + c) * (load(s.z + at) - load(s.c + c)) + load(s.d + c));
-            if (WAY == ACT || WAY == RELU) x = where_positive(x, x);
-            store(to + i * channels + c, x);
+    constexpr bool SCALED = WAY == ACT || WAY == LINEAR || WAY == AFFINE;
+    over_channels(channels, [&](size_t first, auto zero, auto vectors) {
+        using V = decltype(zero);
+        constexpr int N = vectors(), LANES = sizeof(V) / sizeof(float);
+        V a[N], b[N], center[N], d[N];
+        UNROLL for (int n = 0; n < N; n++) {
+            const size_t c = first + n * LANES;
+            if (SCALED) a[n] = load_as<V>(s.a + c), d[n] = load_as<V>(s.d + c);
+            if (WAY == LINEAR) b[n] = load_as<V>(s.b + c), center[n] = load_as<V>(s.c + c);
         }
+        for (size_t i = 0; i < count; i++)
+            UNROLL for (int n = 0; n < N; n++) {
+                const size_t c = first + n * LANES, at = (pixel + i) * channels + c;
+                V x = load_as<V>(s.x + at);
+                if (WAY == ACT || WAY == AFFINE) x = a[n] * x + d[n];
+                if (WAY == LINEAR) x = a[n] * x + (b[n] * (load_as<V>(s.z + at) - center[n]) + d[n]);
+                if (WAY == ACT || WAY == RELU) x = where_positive(x, x);
+                store_as<V>(to + i * channels + c, x);
+            }
+    });
 }
 
 // Pixels as they come in, into a block of memory.
@@ -104,22 +115,53 @@ void fetch(const Source& s, size_t pixel, size_t count, size_t channels, float* 
     }
 }
 
-// Eight channels of one pixel go out, and into the sums.
-template <int END, bool SUMS>
-inline void write(const Sink& s, size_t at, size_t c, size_t channels, vec v, float* sums) {
-    vec m{};
-    if (END == ADD || END == ADD_RELU) v += load(s.add + at);
-    if (END == ADD_RELU) v = where_positive(v, v);
-    if (END == MASK) {
-        m = load(s.m + at);
-        v = where_positive(s.a ? load(s.a + c) * m + load(s.d + c) : m, v);
+// How a vector of channels goes out, pixel by pixel, with the sums in registers.
+template <int END, bool SUMS, typename V>
+class Exit {
+  public:
+    inline void open(const Sink& s, size_t c) {
+        if (END == MASK && s.a) a = load_as<V>(s.a + c), d = load_as<V>(s.d + c);
+        if (SUMS && s.q) center = load_as<V>(s.c + c);
     }
-    if (SUMS) {
-        vec q = !s.q ? v : (END == MASK && s.q == s.m ? m : load(s.q + at)) - load(s.c + c);
-        store(sums + c, load(sums + c) + v);
-        store(sums + channels + c, load(sums + channels + c) + v * q);
+    inline void write(const Sink& s, size_t at, V v) {
+        V m{};
+        if (END == ADD || END == ADD_RELU) v += load_as<V>(s.add + at);
+        if (END == ADD_RELU) v = where_positive(v, v);
+        if (END == MASK) {
+            m = load_as<V>(s.m + at);
+            v = where_positive(s.a ? a * m + d : m, v);
+        }
+        if (SUMS) {
+            sum += v;
+            product += v * (!s.q ? v : (END == MASK && s.q == s.m ? m : load_as<V>(s.q + at)) - center);
+        }
+        if (s.y) store_as<V>(s.y + at, v);
     }
-    if (s.y) store(s.y + at, v);
+    inline void close(float* sums, size_t channels) const {
+        if (!SUMS) return;
+        store_as<V>(sums, load_as<V>(sums) + sum);
+        store_as<V>(sums + channels, load_as<V>(sums + channels) + product);
+    }
+
+  private:
+    V a{}, d{}, center{}, sum{}, product{};
+};
+
+// Pixels v[count][channels] go out, the i-th to pixel place(i) of the maps.
+template <int END, bool SUMS, typename Place>
+void write_pixels(const Sink& s, Place place, size_t count, size_t channels, const float* v, float* sums) {
+    over_channels(channels, [&](size_t first, auto zero, auto vectors) {
+        using V = decltype(zero);
+        constexpr int N = vectors(), LANES = sizeof(V) / sizeof(float);
+        Exit<END, SUMS, V> exits[N];
+        UNROLL for (int n = 0; n < N; n++) exits[n].open(s, first + n * LANES);
+        for (size_t i = 0; i < count; i++)
+            UNROLL for (int n = 0; n < N; n++) {
+                const size_t c = first + n * LANES;
+                exits[n].write(s, place(i) * channels + c, load_as<V>(v + i * channels + c));
+            }
+        UNROLL for (int n = 0; n < N; n++) exits[n].close(sums + first + n * LANES, channels);
+    });
 }
 
 // work(end, sums) with the kind of sink as constants.
@@ -127,10 +169,10 @@ template <typename Work>
 void with_sink(const Sink& s, Work work) {
     auto choose = [&](auto end) { s.sums ? work(end, std::true_type()) : work(end, std::false_type()); };
     switch (s.end) {
-        case ADD: return choose(std::integral_constant<int, ADD>());
-        case ADD_RELU: return choose(std::integral_constant<int, ADD_RELU>());
-        case MASK: return choose(std::integral_constant<int, MASK>());
-        default: return choose(std::integral_constant<int, PLAIN>());
+        case ADD: return choose(Number<ADD>());
+        case ADD_RELU: return choose(Number<ADD_RELU>());
+        case MASK: return choose(Number<MASK>());
+        default: return choose(Number<PLAIN>());
     }
 }
 
@@ -140,26 +182,29 @@ inline size_t images_together(const Shape& s, size_t group, size_t of_one) {
     return wanted < most ? wanted : most ? most : 1;
 }
 
-// --- 3x3: Winograd's F(2x2, 3x3) ------------------------------------------------------------------
+// --- 3x3: Winograd -----------------------------------------------------------------------------------
 
-// A map is cut into tiles of 2x2 pixels, their rows into bands: a band with its rim fits into the second cache. Several
+// A map is cut into tiles of TxT pixels, their rows into bands: a band with its rim fits into the second cache. Several
 // small images are one piece of work, so that their filters are read once for all of them.
+template <int T>
 struct Tiling {
+    static constexpr int S = T + 2, P = S * S;  // numbers that a tile reads in a row, and in all
     size_t height, width, rows, columns, band, bands, images, pieces, group;
     Tiling(const Shape& s)
-        : height(s.height), width(s.width), rows((height + 1) / 2), columns((width + 1) / 2) {
-        size_t most = (s.into >= 256 ? 65536 : 32768) / (2 * (2 * columns + 2) * s.into);
+        : height(s.height), width(s.width), rows((height + T - 1) / T), columns((width + T - 1) / T) {
+        size_t most = (s.into >= 256 ? 65536 : 32768) / (T * across() * s.into);
         bands = most ? (rows + most - 1) / most : rows;
         band = (rows + bands - 1) / bands;
         bands = (rows + band - 1) / band;
         // Tiles worked on at once: few, so that they stay in the first cache, more where the filters leave it anyway.
-        size_t wide = s.into > s.out ? s.into : s.out, cap = wide >= 256 ? 96 : wide >= 128 ? 24 : 12;
+        const size_t most_channels = std::max(s.into, s.out), cap = most_channels >= 256 ? 48 : 32;
         images = bands > 1 ? 1 : images_together(s, cap, rows * columns);
         pieces = bands > 1 ? s.n * bands : (s.n + images - 1) / images;
         size_t tiles = images * band * columns, groups = (tiles + cap - 1) / cap;
         group = (tiles + groups - 1) / groups;
     }
-    size_t across() const { return 2 * columns + 2; }  // pixels in a row with its rim
+    size_t across() const { return T * columns + 2; }  // pixels in a row with its rim
+    size_t rim() const { return (T * band + 2) * across(); }  // pixels of a band with its rim
 };
 
 // Tiles of a band that were transformed one behind the other.
@@ -168,8 +213,8 @@ struct Run {
 };
 
 // take(run, into the band's memory) for the tiles of a piece in order, and done(count, runs) for each full group and the rest.
-template <typename Fill, typename Take, typename Done>
-void in_groups(const Tiling& t, const Shape& s, size_t piece, Fill fill, Take take, Done done) {
+template <int T, typename Fill, typename Take, typename Done>
+void in_groups(const Tiling<T>& t, const Shape& s, size_t piece, Fill fill, Take take, Done done) {
     const size_t first = piece % t.bands * t.band, last = std::min(first + t.band, t.rows);
     const size_t image = t.bands > 1 ? piece / t.bands : piece * t.images, tiles = (last - first) * t.columns;
     std::vector<Run> runs;
@@ -190,10 +235,11 @@ void in_groups(const Tiling& t, const Shape& s, size_t piece, Fill fill, Take ta
 }
 
 // The rows of tiles first to last with a rim of zeros, as they come in.
-void fill(const Tiling& t, const Source& s, size_t image, size_t first, size_t last, size_t channels, float* to) {
+template <int T>
+void fill(const Tiling<T>& t, const Source& s, size_t image, size_t first, size_t last, size_t channels, float* to) {
     size_t across = t.across() * channels;
-    for (size_t row = 0; row < 2 * (last - first) + 2; row++, to += across) {
-        size_t y = 2 * first + row - 1;  // wraps above the image
+    for (size_t row = 0; row < T * (last - first) + 2; row++, to += across) {
+        size_t y = T * first + row - 1;  // wraps above the image
         if (y >= t.height) {
             memset(to, 0, across * sizeof(float));
             continue;
@@ -207,81 +253,104 @@ void fill(const Tiling& t, const Source& s, size_t image, size_t first, size_t l
 
 // A walk over the tiles of a band, row by row.
 struct Walk {
-    const Tiling& t;
+    const size_t columns;
     size_t row, column;
-    Walk(const Tiling& t, size_t first) : t(t), row(first / t.columns), column(first % t.columns) {}
+    Walk(size_t columns, size_t first) : columns(columns), row(first / columns), column(first % columns) {}
     void next() {
-        if (++column == t.columns) column = 0, row++;
+        if (++column == columns) column = 0, row++;
     }
 };
 
-// B' d B of the tiles of a run, as 16 matrices [group][channels].
-void transform_in(const Tiling& t, const float* band, const Run& run, size_t channels, float* to) {
-    size_t across = t.across() * channels, step = spaced(t.group * channels);
-    Walk tile(t, run.first);
-    for (size_t i = 0; i < run.count; i++, tile.next()) {
-        const float* corner = band + tile.row * 2 * across + tile.column * 2 * channels;
-        for (size_t c = 0; c < channels; c += L, to += L, corner += L) {
-            vec d[4][4];
-            UNROLL for (int x = 0; x < 4; x++) {
-                const float* at = corner + x * channels;
-                vec p = load(at), q = load(at + across), r = load(at + 2 * across), s = load(at + 3 * across);
-                d[0][x] = p - r, d[1][x] = q + r, d[2][x] = r - q, d[3][x] = q - s;
-            }
-            float* at = to;
-            UNROLL for (int y = 0; y < 4; y++, at += 4 * step) {
-                store(at, d[y][0] - d[y][2]);
-                store(at + step, d[y][1] + d[y][2]);
-                store(at + 2 * step, d[y][2] - d[y][1]);
-                store(at + 3 * step, d[y][1] - d[y][3]);
-            }
-        }
+// Wide vectors of channels where they fit, then one of eight.
+template <typename Work>
+inline void over_vectors(size_t channels, Work work) {
+    size_t c = 0;
+    for (; c + W <= channels; c += W) work(c, wide{});
+    for (; c < channels; c += L) work(c, vec{});
+}
+
+// SxS numbers by rows and columns become the P matrices [group][channels] at `to`, which are `step` floats apart.
+template <int FROM, int TO, typename V, typename Read, typename Transform>
+inline void transform_both_ways(Read read, Transform transform, float* to, size_t step) {
+    V line[FROM], between[TO][FROM], made[TO];
+    UNROLL for (int x = 0; x < FROM; x++) {
+        UNROLL for (int y = 0; y < FROM; y++) line[y] = read(y, x);
+        transform(line, 1, &between[0][x], FROM);
+    }
+    UNROLL for (int y = 0; y < TO; y++) {
+        transform(between[y], 1, made, 1);
+        UNROLL for (int x = 0; x < TO; x++, to += step) store_as<V>(to, made[x]);
     }
 }
+
+// B' d B of the tiles of a run, as P matrices [group][channels].
+template <int T>
+void transform_in(const Tiling<T>& t, const float* band, const Run& run, size_t channels, float* to) {
+    const size_t across = t.across() * channels, step = spaced(t.group * channels);
+    Walk tile(t.columns, run.first);
+    for (size_t i = 0; i < run.count; i++, tile.next(), to += channels) {
+        const float* corner = band + (tile.row * across + tile.column * channels) * T;
+        over_vectors(channels, [&](size_t c, auto zero) {
+            using V = decltype(zero);
+            transform_both_ways<T + 2, T + 2, V>(
+                [&](int y, int x) { return load_as<V>(corner + y * across + x * channels + c); }, Tile<T>::template in<V>,
+                to + c, step);
+        });
+    }
+}
+
+// A g A' of each tile of the gradient, as P matrices [group][channels]; `band` has a rim.
+template <int T>
+void transform_gradient(const Tiling<T>& t, const float* band, const Run& run, size_t channels, float* to) {
+    const size_t across = t.across() * channels, step = spaced(t.group * channels);
+    Walk tile(t.columns, run.first);
+    for (size_t i = 0; i < run.count; i++, tile.next(), to += channels) {
+        const float* corner = band + (tile.row * T + 1) * across + (tile.column * T + 1) * channels;
+        over_vectors(channels, [&](size_t c, auto zero) {
+            using V = decltype(zero);
+            transform_both_ways<T, T + 2, V>(
+                [&](int y, int x) { return load_as<V>(corner + y * across + x * channels + c); },
+                Tile<T>::template spread<V>, to + c, step);
+        });
+    }
+}
+
+// Some of the channels of a map: they are `count` columns of a matrix, and their sums are 2 x count.
+struct Columns {
+    size_t first, count, channels;
+};
 
 // A' m A of each tile goes out.
-template <int END, bool SUMS>
-void transform_out(const Tiling& t, const Sink& sink, const Run& run, size_t channels, const float* from, float* sums) {
-    size_t step = spaced(t.group * channels), below = t.width * channels;
-    Walk tile(t, run.first);
-    for (size_t i = 0; i < run.count; i++, tile.next()) {
-        size_t y = 2 * (run.row + tile.row), x = 2 * tile.column;
-        size_t to = ((run.image * t.height + y) * t.width + x) * channels;
-        bool low = y + 1 < t.height, right = x + 1 < t.width;
-        for (size_t c = 0; c < channels; c += L, from += L, to += L) {
-            vec m[2][4];
-            const float* at = from;
-            UNROLL for (int k = 0; k < 4; k++, at += step) {
-                vec p = load(at), q = load(at + 4 * step), r = load(at + 8 * step), s = load(at + 12 * step);
-                m[0][k] = p + q + r, m[1][k] = q - r - s;
+template <int END, bool SUMS, int T>
+void transform_out(const Tiling<T>& t, const Sink& sink, const Run& run, Columns of, const float* from, float* sums) {
+    constexpr int S = T + 2;
+    const size_t step = spaced(t.group * of.count), below = t.width * of.channels;
+    Walk tile(t.columns, run.first);
+    for (size_t i = 0; i < run.count; i++, tile.next(), from += of.count) {
+        const size_t y = T * (run.row + tile.row), x = T * tile.column;
+        const size_t to = ((run.image * t.height + y) * t.width + x) * of.channels + of.first;
+        const size_t high = std::min<size_t>(T, t.height - y), broad = std::min<size_t>(T, t.width - x);
+        over_vectors(of.count, [&](size_t c, auto zero) {
+            using V = decltype(zero);
+            V line[S], between[T][S], result[T];
+            UNROLL for (int v = 0; v < S; v++) {
+                UNROLL for (int u = 0; u < S; u++) line[u] = load_as<V>(from + (u * S + v) * step + c);
+                Tile<T>::out(line, 1, &between[0][v], S);
             }
-            write<END, SUMS>(sink, to, c, channels, m[0][0] + m[0][1] + m[0][2], sums);
-            if (right) write<END, SUMS>(sink, to + channels, c, channels, m[0][1] - m[0][2] - m[0][3], sums);
-            if (low) write<END, SUMS>(sink, to + below, c, channels, m[1][0] + m[1][1] + m[1][2], sums);
-            if (low && right)
-                write<END, SUMS>(sink, to + below + channels, c, channels, m[1][1] - m[1][2] - m[1][3], sums);
-        }
-    }
-}
-
-// A g A' of each tile of the gradient, as 16 matrices [group][channels]; `band` has a rim.
-void transform_gradient(const Tiling& t, const float* band, const Run& run, size_t channels, float* to) {
-    size_t across = t.across() * channels, step = spaced(t.group * channels);
-    Walk tile(t, run.first);
-    for (size_t i = 0; i < run.count; i++, tile.next()) {
-        const float* corner = band + (tile.row * 2 + 1) * across + (tile.column * 2 + 1) * channels;
-        for (size_t c = 0; c < channels; c += L, to += L, corner += L) {
-            vec p = load(corner), q = load(corner + channels);
-            vec r = load(corner + across), s = load(corner + across + channels);
-            vec d[4][2] = {{p, q}, {p + r, q + s}, {p - r, q - s}, {-r, -s}};
-            float* at = to;
-            UNROLL for (int y = 0; y < 4; y++, at += 4 * step) {
-                store(at, d[y][0]);
-                store(at + step, d[y][0] + d[y][1]);
-                store(at + 2 * step, d[y][0] - d[y][1]);
-                store(at + 3 * step, -d[y][1]);
+            Exit<END, SUMS, V> exit;
+            exit.open(sink, of.first + c);
+            UNROLL for (int u = 0; u < T; u++) {
+                if (size_t(u) >= high) break;
+                Tile<T>::out(between[u], 1, result, 1);
+                const size_t at = to + u * below + c;
+                if (broad == T) {
+                    UNROLL for (int v = 0; v < T; v++) exit.write(sink, at + v * of.channels, result[v]);
+                } else {
+                    for (size_t v = 0; v < broad; v++) exit.write(sink, at + v * of.channels, result[v]);
+                }
             }
-        }
+            exit.close(sums + c, of.count);
+        });
     }
 }
 
@@ -308,9 +377,7 @@ void in_blocks(const Shape& s, size_t channels, const Sink& sink, Work work) {
             for (size_t at = from * BLOCK; at < to * BLOCK && at < pixels; at += BLOCK) {
                 size_t count = pixels - at < BLOCK ? pixels - at : BLOCK;
                 const float* v = work(at, count);
-                for (size_t i = 0; i < count; i++)
-                    for (size_t c = 0; c < channels; c += L)
-                        write<end(), summed()>(sink, (at + i) * channels + c, c, channels, load(v + i * channels + c), part);
+                write_pixels<end(), summed()>(sink, [=](size_t i) { return at + i; }, count, channels, v, part);
                 if (summed()) sums.piece_done(share, part);
             }
         });
@@ -379,41 +446,67 @@ const float* pointwise(const float* filters, const Shape& s, bool backward) {
     return to;
 }
 
-// (w0, w1, w2) by Winograd's G
-inline void spread(vec w0, vec w1, vec w2, vec* to, size_t apart) {
-    vec even = 0.5f * (w0 + w2), odd = 0.5f * w1;
-    to[0] = w0, to[apart] = even + odd, to[2 * apart] = even - odd, to[3 * apart] = w2;
+// The 3x3 filters of eight output and eight input channels from (o, i) on, [out][3][3][in], as P matrices of 8x8, which are
+// `matrix` floats apart and whose rows are `next` floats apart; for the gradient of the input they are turned around.
+template <int T>
+inline void transform_filters(const float* filters, size_t into, size_t o, size_t i, bool backward, float* to, size_t matrix,
+                              size_t next) {
+    constexpr int S = T + 2, P = S * S;
+    vec square[P][L];
+    for (int r = 0; r < L; r++) {
+        vec taps[3], tall[S][3], made[P];
+        for (int x = 0; x < 3; x++) {
+            for (int y = 0; y < 3; y++) {
+                int tap = y * 3 + x;
+                taps[y] = load(filters + ((o + r) * 9 + (backward ? 8 - tap : tap)) * into + i);
+            }
+            Tile<T>::filter(taps, 1, &tall[0][x], 3);
+        }
+        for (int y = 0; y < S; y++) Tile<T>::filter(tall[y], 1, made + S * y, 1);
+        for (int p = 0; p < P; p++) square[p][r] = made[p];
+    }
+    for (int p = 0; p < P; p++)
+        if (backward)
+            for (int r = 0; r < L; r++) store(to + p * matrix + r * next, square[p][r]);
+        else
+            turn(reinterpret_cast<const float*>(square[p]), L, to + p * matrix, next);
 }
 
-// 3x3 filters [out][3][3][in] as 16 such matrices; for the gradient of the input they are turned around.
+// All 3x3 filters as P matrices in panels.
+template <int T>
 const float* winograd(const float* filters, const Shape& s, bool backward) {
     const size_t k = s.into, columns = s.out, matrix = spaced(k * columns);
     const size_t out = backward ? k : columns, into = backward ? columns : k;
-    float* to = filters_memory.get(16 * matrix);
+    float* to = filters_memory.get(Tiling<T>::P * matrix);
     in_squares(s, out, into, [&](size_t o, size_t i) {
-        vec square[16][L];
-        for (int r = 0; r < L; r++) {
-            vec tall[4][3], wide[16];
-            for (int x = 0; x < 3; x++) {
-                vec w[3];
-                for (int y = 0; y < 3; y++) {
-                    int tap = y * 3 + x;
-                    w[y] = load(filters + ((o + r) * 9 + (backward ? 8 - tap : tap)) * into + i);
-                }
-                spread(w[0], w[1], w[2], &tall[0][x], 3);
-            }
-            for (int y = 0; y < 4; y++) spread(tall[y][0], tall[y][1], tall[y][2], wide + 4 * y, 1);
-            for (int p = 0; p < 16; p++) square[p][r] = wide[p];
-        }
         const size_t row = backward ? o : i, column = backward ? i : o;
         const size_t at = in_panels(row, column, k, columns), next = in_panels(row + 1, column, k, columns) - at;
-        for (int p = 0; p < 16; p++)
-            if (backward)
-                for (int r = 0; r < L; r++) store(to + p * matrix + at + r * next, square[p][r]);
-            else
-                turn(reinterpret_cast<const float*>(square[p]), L, to + p * matrix + at, next);
+        transform_filters<T>(filters, into, o, i, backward, to + at, matrix, next);
     });
     return to;
+}
+
+// G' u G of eight input and eight output channels, whose P matrices are read by u(p, row), to filters [out][3][3][in].
+template <int T, typename Read>
+inline void collect_filters(Read u, float* filters, size_t into, size_t o, size_t i, bool add) {
+    constexpr int S = T + 2;
+    vec square[9][L];
+    for (int r = 0; r < L; r++) {
+        vec line[S], tall[3][S], taps[3];
+        for (int x = 0; x < S; x++) {
+            for (int y = 0; y < S; y++) line[y] = u(y * S + x, r);
+            Tile<T>::collect(line, 1, &tall[0][x], S);
+        }
+        for (int y = 0; y < 3; y++) {
+            Tile<T>::collect(tall[y], 1, taps, 1);
+            for (int x = 0; x < 3; x++) square[3 * y + x][r] = taps[x];
+        }
+    }
+    for (int tap = 0; tap < 9; tap++) {
+        float *to = filters + (o * 9 + tap) * into + i, turned[L * L];
+        turn(reinterpret_cast<const float*>(square[tap]), L, turned, L);
+        for (int r = 0; r < L; r++, to += 9 * into) store(to, add ? load(to) + load(turned + r * L) : load(turned + r * L));
+    }
 }
 
 // --- any other convolution: patches side by side ---------------------------------------------------
@@ -567,34 +660,31 @@ class Parts {
     float* all;
 };
 
-}  // namespace
+// --- 3x3 by tiles of TxT pixels ---------------------------------------------------------------------
 
-extern "C" {
-
-// A 3x3 convolution by filters [out][3][3][in]; backward, from the gradient of its output to that of its input.
-void conv3x3(const Shape* shape, const Source* source, const float* weight, int64_t backward, const Sink* sink) {
-    const Shape s = *shape;
-    const Tiling t(s);
-    const float* filters = winograd(weight, s, backward);
-    Sums sums(*sink, s.out);
+template <int T>
+void convolve_3x3(const Shape& s, const Source& source, const float* weight, bool backward, const Sink& sink) {
+    constexpr int P = Tiling<T>::P;
+    const Tiling<T> t(s);
+    const float* filters = winograd<T>(weight, s, backward);
+    Sums sums(sink, s.out);
     const size_t matrix = spaced(s.into * s.out), left = spaced(t.group * s.into), right = spaced(t.group * s.out);
-    with_sink(*sink, [&](auto end, auto summed) {
+    with_sink(sink, [&](auto end, auto summed) {
         parallel(s.threads, t.pieces, SHARES, [&](int64_t share, int64_t from, int64_t to) {
-            float* band = padded_memory.get((2 * t.band + 2) * t.across() * s.into);
-            float* in = left_memory.get(16 * left);
-            float* out = right_memory.get(16 * right);
+            float* band = padded_memory.get(t.rim() * s.into);
+            float* in = left_memory.get(P * left);
+            float* out = right_memory.get(P * right);
             float* part = sums.begin();
             auto fill_band = [&](size_t image, size_t first, size_t last) {
-                fill(t, *source, image, first, last, s.into, band);
+                fill(t, source, image, first, last, s.into, band);
             };
             auto take = [&](const Run& run, size_t at) { transform_in(t, band, run, s.into, in + at * s.into); };
             auto done = [&](size_t count, const std::vector<Run>& runs) {
-                for (int p = 0; p < 16; p++)
-                    multiply(count, in + p * left, s.into, filters + p * matrix, s.out,
-                             out + p * right);
+                for (int p = 0; p < P; p++)
+                    multiply(count, in + p * left, s.into, filters + p * matrix, s.out, out + p * right);
                 const float* made = out;
                 for (const Run& run : runs) {
-                    transform_out<end(), summed()>(t, *sink, run, s.out, made, part);
+                    transform_out<end(), summed()>(t, sink, run, {0, size_t(s.out), size_t(s.out)}, made, part);
                     made += run.count * s.out;
                 }
                 if (summed()) sums.piece_done(share, part);
@@ -605,51 +695,189 @@ void conv3x3(const Shape* shape, const Source* source, const float* weight, int6
     sums.finish();
 }
 
-// The gradient of 3x3 filters [out][3][3][in].
-void conv3x3_filters_gradient(const Shape* shape, const Source* source, const Source* gradient, float* filters) {
-    const Shape s = *shape;
-    const Tiling t(s);
+template <int T>
+void find_3x3_filters_gradient(const Shape& s, const Source& source, const Source& gradient, float* filters) {
+    constexpr int S = T + 2, P = S * S;
+    const Tiling<T> t(s);
     const size_t matrix = spaced(s.into * s.out), left = spaced(t.group * s.into), right = spaced(t.group * s.out);
-    Parts parts(16 * matrix);
+    Parts parts(P * matrix);
     parallel(s.threads, t.pieces, parts.shares, [&](int64_t share, int64_t from, int64_t to) {
-        const size_t rim = (2 * t.band + 2) * t.across();
-        float* band = padded_memory.get(rim * (s.into + s.out));
-        float* band_out = band + rim * s.into;
-        float* in = left_memory.get(16 * left);
-        float* out = right_memory.get(16 * right);
+        float* band = padded_memory.get(t.rim() * (s.into + s.out));
+        float* band_out = band + t.rim() * s.into;
+        float* in = left_memory.get(P * left);
+        float* out = right_memory.get(P * right);
         float* mine = parts.begin(share);
         auto fill_bands = [&](size_t image, size_t first, size_t last) {
-            fill(t, *source, image, first, last, s.into, band);
-            fill(t, *gradient, image, first, last, s.out, band_out);
+            fill(t, source, image, first, last, s.into, band);
+            fill(t, gradient, image, first, last, s.out, band_out);
         };
         auto take = [&](const Run& run, size_t at) {
             transform_in(t, band, run, s.into, in + at * s.into);
             transform_gradient(t, band_out, run, s.out, out + at * s.out);
         };
         auto done = [&](size_t count, const std::vector<Run>&) {
-            for (int p = 0; p < 16; p++)
+            for (int p = 0; p < P; p++)
                 add_outer(count, in + p * left, s.into, s.into, out + p * right, s.out, mine + p * matrix);
         };
         for (int64_t piece = from; piece < to; piece++) in_groups(t, s, piece, fill_bands, take, done);
     });
-    in_squares(s, s.into, s.out, [&](size_t i, size_t o) {  // G' u G
-        vec square[9][L];
-        for (int r = 0; r < L; r++) {
-            vec tall[3][4];
-            for (int x = 0; x < 4; x++) {
-                vec u[4];
-                for (int y = 0; y < 4; y++) u[y] = parts.sum((y * 4 + x) * matrix + (i + r) * s.out + o);
-                vec sum = 0.5f * (u[1] + u[2]);
-                tall[0][x] = u[0] + sum, tall[1][x] = 0.5f * (u[1] - u[2]), tall[2][x] = sum + u[3];
+    in_squares(s, s.into, s.out, [&](size_t i, size_t o) {
+        auto read = [&](size_t p, size_t r) { return parts.sum(p * matrix + (i + r) * s.out + o); };
+        collect_filters<T>(read, filters, s.into, o, i, false);
+    });
+}
+
+// --- 3x3 with more filters than pixels ----------------------------------------------------------------
+
+// Where the filters are larger than the maps, all tiles of some images are transformed first, and the threads share the
+// channels: each transforms filters where it uses them, and they never lie in memory as a whole.
+constexpr size_t PANEL = 2 * L;  // channels
+
+bool has_many_filters(const Shape& s, int64_t least) {
+    return s.into % PANEL == 0 && s.out % PANEL == 0 && s.into * s.out >= least && s.height * s.width <= 28 * 28;
+}
+
+// Images whose transformed tiles fit into the third cache.
+template <int T>
+size_t count_images(const Shape& s, size_t tiles) {
+    const size_t most = (3 << 20) / (Tiling<T>::P * tiles * (s.into + s.out));
+    return std::max<size_t>(1, std::min<size_t>(most, s.n));
+}
+
+// A map's tiles as matrices, of channels from..from + PANEL on [tiles][PANEL], all images behind each other.
+template <int T, typename Transform>
+void transform_images(const Shape& s, const Tiling<T>& t, const Source& source, size_t channels, size_t first, size_t images,
+                      Transform transform) {
+    parallel(s.threads, images * t.bands, images * t.bands, [&](int64_t piece, int64_t, int64_t) {
+        const size_t row = piece % t.bands * t.band, last = std::min(row + t.band, t.rows);
+        float* band = padded_memory.get(t.rim() * channels);
+        fill(t, source, first + piece / t.bands, row, last, channels, band);
+        transform(band, piece / t.bands * t.rows * t.columns + row * t.columns, (last - row) * t.columns);
+    });
+}
+
+template <int T>
+void convolve_by_channels(const Shape& s, const Source& source, const float* weight, bool backward, const Sink& sink) {
+    constexpr int P = Tiling<T>::P;
+    Tiling<T> t(s);
+    const size_t tiles = t.rows * t.columns, together = count_images<T>(s, tiles), k = s.into;
+    t.group = together * tiles;
+    const size_t left = spaced(t.group * k), right = spaced(t.group * PANEL);
+    float* in = filters_memory.get(P * left);
+    std::vector<double> sums(sink.sums ? 2 * s.out : 0);
+    for (size_t first = 0; first < size_t(s.n); first += together) {
+        const size_t images = std::min(together, s.n - first), count = images * tiles;
+        transform_images(s, t, source, k, first, images, [&](const float* band, size_t at, size_t some) {
+            transform_in(t, band, {0, 0, 0, some}, k, in + at * k);
+        });
+        with_sink(sink, [&](auto end, auto summed) {
+            parallel(s.threads, s.out / PANEL, s.out / PANEL, [&](int64_t panel, int64_t, int64_t) {
+                const size_t c = panel * PANEL;
+                float* out = right_memory.get(P * right);
+                for (size_t from = 0; from < k; from += DEPTH) {
+                    const size_t deep = std::min(DEPTH, k - from), matrix = spaced(deep * PANEL);
+                    float* filters = left_memory.get(P * matrix);
+                    for (size_t row = 0; row < deep; row += L)
+                        for (size_t column = 0; column < PANEL; column += L) {
+                            float* to = filters + row * PANEL + column;
+                            if (backward) transform_filters<T>(weight, s.out, from + row, c + column, true, to, matrix, PANEL);
+                            else transform_filters<T>(weight, k, c + column, from + row, false, to, matrix, PANEL);
+                        }
+                    for (int p = 0; p < P; p++)
+                        multiply_rows<wide, 2 * L / W>(count, in + p * left + from, k, deep, filters + p * matrix, PANEL,
+                                                       out + p * right, from);
+                }
+                for (size_t i = 0; i < images; i++) {
+                    float part[2 * PANEL] = {};
+                    transform_out<end(), summed()>(t, sink, {first + i, 0, 0, tiles}, {c, PANEL, size_t(s.out)},
+                                                   out + i * tiles * PANEL, part);
+                    for (size_t j = 0; summed() && j < PANEL; j++)
+                        sums[c + j] += part[j], sums[s.out + c + j] += part[PANEL + j];
+                }
+            });
+        });
+    }
+    if (sink.sums) std::copy(sums.begin(), sums.end(), sink.sums);
+}
+
+// Tiles in panels of channels, [PANEL channels][tiles].
+template <int T, int FROM, typename Transform>
+void transform_in_panels(const Tiling<T>& t, const float* corner, size_t at, size_t count, size_t channels, Transform transform,
+                         float* to) {
+    const size_t across = t.across() * channels, step = spaced(t.group * channels);
+    Walk tile(t.columns, 0);
+    for (size_t i = at; i < at + count; i++, tile.next()) {
+        const float* from = corner + (tile.row * across + tile.column * channels) * T;
+        over_vectors(channels, [&](size_t c, auto zero) {
+            using V = decltype(zero);
+            transform_both_ways<FROM, T + 2, V>(
+                [&](int y, int x) { return load_as<V>(from + y * across + x * channels + c); }, transform,
+                to + (c / PANEL * t.group + i) * PANEL + c % PANEL, step);
+        });
+    }
+}
+
+template <int T>
+void find_filters_gradient_by_channels(const Shape& s, const Source& source, const Source& gradient, float* filters) {
+    constexpr int P = Tiling<T>::P;
+    Tiling<T> t(s);
+    const size_t tiles = t.rows * t.columns, together = count_images<T>(s, tiles);
+    t.group = together * tiles;
+    const size_t left = spaced(t.group * s.into), right = spaced(t.group * s.out), panel = t.group * PANEL;
+    float *in = filters_memory.get(P * (left + right)), *out = in + P * left;
+    for (size_t first = 0; first < size_t(s.n); first += together) {
+        const size_t images = std::min(together, s.n - first);
+        transform_images(s, t, source, s.into, first, images, [&](const float* band, size_t at, size_t some) {
+            transform_in_panels<T, T + 2>(t, band, at, some, s.into, [](auto... line) { Tile<T>::in(line...); }, in);
+        });
+        transform_images(s, t, gradient, s.out, first, images, [&](const float* band, size_t at, size_t some) {
+            const float* corner = band + (t.across() + 1) * s.out;
+            transform_in_panels<T, T>(t, corner, at, some, s.out, [](auto... line) { Tile<T>::spread(line...); }, out);
+        });
+        parallel(s.threads, s.into / PANEL, s.into / PANEL, [&](int64_t row, int64_t, int64_t) {
+            float* made = right_memory.get(P * PANEL * PANEL);
+            for (int64_t column = 0; column < s.out / int64_t(PANEL); column++) {
+                memset(made, 0, P * PANEL * PANEL * sizeof(float));
+                for (int p = 0; p < P; p++)
+                    over_blocks(PANEL, [&](size_t r, auto height) {
+                        outer_block<wide, height(), 2 * L / W>(images * tiles, in + p * left + row * panel + r, PANEL,
+                                                               out + p * right + column * panel, PANEL,
+                                                               made + (p * PANEL + r) * PANEL, PANEL);
+                    });
+                for (size_t i = 0; i < PANEL; i += L)
+                    for (size_t o = 0; o < PANEL; o += L) {
+                        auto read = [&](size_t p, size_t r) { return load(made + (p * PANEL + i + r) * PANEL + o); };
+                        collect_filters<T>(read, filters, s.into, column * PANEL + o, row * PANEL + i, first > 0);
+                    }
             }
-            for (int y = 0; y < 3; y++) {
-                vec sum = 0.5f * (tall[y][1] + tall[y][2]);
-                square[3 * y][r] = tall[y][0] + sum, square[3 * y + 2][r] = sum + tall[y][3];
-                square[3 * y + 1][r] = 0.5f * (tall[y][1] - tall[y][2]);
-            }
-        }
-        for (int tap = 0; tap < 9; tap++)
-            turn(reinterpret_cast<const float*>(square[tap]), L, filters + (o * 9 + tap) * s.into + i, 9 * s.into);
+        });
+    }
+}
+
+// work(side of the tiles) for a 3x3 convolution.
+template <typename Work>
+void with_tiles(const Shape& s, Work work) {
+    if (s.height > 2 && s.width > 2) work(Number<4>());
+    else work(Number<2>());
+}
+
+}  // namespace
+
+extern "C" {
+
+// A 3x3 convolution by filters [out][3][3][in]; backward, from the gradient of its output to that of its input.
+void conv3x3(const Shape* shape, const Source* source, const float* weight, int64_t backward, const Sink* sink) {
+    with_tiles(*shape, [&](auto side) {
+        auto convolve = has_many_filters(*shape, 1 << 17) ? convolve_by_channels<side()> : convolve_3x3<side()>;
+        convolve(*shape, *source, weight, backward, *sink);
+    });
+}
+
+// The gradient of 3x3 filters [out][3][3][in].
+void conv3x3_filters_gradient(const Shape* shape, const Source* source, const Source* gradient, float* filters) {
+    with_tiles(*shape, [&](auto side) {
+        auto find = has_many_filters(*shape, 1 << 16) ? find_filters_gradient_by_channels<side()> : find_3x3_filters_gradient<side()>;
+        find(*shape, *source, *gradient, filters);
     });
 }
 
@@ -709,7 +937,7 @@ void conv_any(const Shape* shape, const Source* source, const float* weight, int
         phases.push_back({patches, packed});
     }
     const int64_t high = backward ? s.height : phases[0].patches.down.count;  // of the result
-    const int64_t wide = backward ? s.width : phases[0].patches.right.count;
+    const int64_t broad = backward ? s.width : phases[0].patches.right.count;
     int64_t rows = 0, columns = 0, band = INT64_MAX;
     size_t length = 0;
     for (const Phase& phase : phases) {
@@ -722,6 +950,7 @@ void conv_any(const Shape* shape, const Source* source, const float* weight, int
         parallel(s.threads, cut.pieces, SHARES, [&](int64_t share, int64_t from, int64_t to) {
             float* part = sums.begin();
             float* out = right_memory.get(cut.group * s.out);
+            std::vector<size_t> places(cut.group);
             for (int64_t piece = from; piece < to; piece++)
                 for (const auto& [patches, filters] : phases) {
                     const Reach &down = patches.down, &right = patches.right;
@@ -729,15 +958,14 @@ void conv_any(const Shape* shape, const Source* source, const float* weight, int
                     gather_piece(s, cut, patches, *source, piece, [&](const float* in, size_t count, Place begin) {
                         multiply(count, in, patches.length(), filters, s.out, out);
                         int64_t row = first + begin.number / right.count, column = begin.number % right.count;
-                        for (const float* v = out; v < out + count * s.out; v += s.out) {
+                        for (size_t i = 0; i < count; i++) {
                             size_t y = down.first + down.every * row, x = right.first + right.every * column;
-                            size_t at = ((begin.image * high + y) * wide + x) * s.out;
-                            for (int64_t c = 0; c < s.out; c += L)
-                                write<end(), summed()>(*sink, at + c, c, s.out, load(v + c), part);
+                            places[i] = (begin.image * high + y) * broad + x;
                             if (++column < right.count) continue;
                             column = 0;
                             if (++row == last) row = first, begin.image++;
                         }
+                        write_pixels<end(), summed()>(*sink, [&](size_t i) { return places[i]; }, count, s.out, out, part);
                         if (summed()) sums.piece_done(share, part);
                     });
                 }

@@ -9,7 +9,7 @@
 // made by the same operations either way: it depends neither on the number of threads nor on the other images of the
 // batch. Channels of maps are padded with zeros to whole vectors.
 
-#include "vectors.h"
+#include "winograd.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -78,19 +78,13 @@ namespace {
 #endif
 
 #ifdef __AVX512F__
-constexpr int W = 16;                                      // floats in a wide vector
-constexpr int WIDEST = 4;                                  // vectors in a panel of filters: 4, 2 or 1
+constexpr int WIDEST = 4;  // wide vectors in a panel of filters: 4, 2 or 1
 constexpr int tallest(int n) { return n == 4 ? 6 : n == 2 ? 12 : 16; }  // rows of a block of results in registers
 #else
-constexpr int W = 8;
 constexpr int WIDEST = 2;
 constexpr int tallest(int n) { return n == 2 ? 6 : 12; }
 #endif
-typedef float wide __attribute__((vector_size(4 * W)));
-typedef float loose_wide __attribute__((vector_size(4 * W), aligned(4), may_alias));
 
-inline wide get(const float* p) { return *reinterpret_cast<const loose_wide*>(p); }
-inline void put(float* p, wide v) { *reinterpret_cast<loose_wide*>(p) = v; }
 inline wide relu(wide v) { return v < 0 ? wide{} : v; }  // NaN stays NaN
 
 // --- how results go out ---------------------------------------------------------------------------
@@ -149,13 +143,6 @@ inline void accumulate(const float* a, size_t apart, const int32_t* offsets, siz
     }
 }
 
-// work(constant) for a count that is at most MOST.
-template <int MOST, typename Work>
-inline void with_count(size_t count, Work work) {
-    if (count == MOST) return work(std::integral_constant<int, MOST>());
-    if constexpr (MOST > 1) with_count<MOST - 1>(count, work);
-}
-
 // Rows in blocks of about equal height: work(first row, constant number of rows).
 template <int N, typename Work>
 inline void over_blocks(size_t rows, Work work) {
@@ -183,9 +170,9 @@ inline void over_panels(const float* filters, size_t k, size_t from, size_t to, 
         if (panel_at(start, columns) < WIDEST) start = column;
         size_t vectors = panel_at(start, columns), n = std::min(start + vectors * W, to) - column;
         const float* b = filters + start * k + column - start;
-        if (WIDEST == 4 && n == 4 * W) work(column, std::integral_constant<int, WIDEST>(), b, vectors * W);
-        else if (n == 2 * W) work(column, std::integral_constant<int, 2>(), b, vectors * W);
-        else work(column, std::integral_constant<int, 1>(), b, vectors * W);
+        if (WIDEST == 4 && n == 4 * W) work(column, Number<WIDEST>(), b, vectors * W);
+        else if (n == 2 * W) work(column, Number<2>(), b, vectors * W);
+        else work(column, Number<1>(), b, vectors * W);
         column += n;
     }
 }
@@ -281,44 +268,6 @@ class Grid {
 };
 
 // --- 3x3 of stride 1: Winograd --------------------------------------------------------------------
-
-// F(2x2, 3x3) has the points 0, 1, -1 and infinity; F(4x4, 3x3) has 0, +-sqrt(1/2), +-sqrt(2) and infinity, which
-// lose fewer digits than the usual 0, +-1, +-2. Python makes the filters: `network.py` has the same points.
-template <int T>
-struct Tile;
-
-template <>
-struct Tile<2> {
-    static inline void in(const wide* d, size_t apart, wide* to, size_t next) {
-        wide p = d[0], q = d[apart], r = d[2 * apart], s = d[3 * apart];
-        to[0] = p - r, to[next] = q + r, to[2 * next] = r - q, to[3 * next] = q - s;
-    }
-    static inline void out(const wide* m, size_t apart, wide* to, size_t next) {
-        wide q = m[apart], r = m[2 * apart];
-        to[0] = m[0] + q + r, to[next] = q - r - m[3 * apart];
-    }
-};
-
-template <>
-struct Tile<4> {
-    static constexpr float A = 0.70710678118654752440f, B = 1.41421356237309504880f;
-    static inline void in(const wide* d, size_t apart, wide* to, size_t next) {
-        wide d0 = d[0], d1 = d[apart], d2 = d[2 * apart], d3 = d[3 * apart], d4 = d[4 * apart], d5 = d[5 * apart];
-        wide even = d4 - 2.0f * d2, odd = A * d3 - B * d1;
-        wide other_even = d4 - 0.5f * d2, other_odd = B * d3 - A * d1;
-        to[0] = d0 + (d4 - 2.5f * d2), to[next] = even + odd, to[2 * next] = even - odd;
-        to[3 * next] = other_even + other_odd, to[4 * next] = other_even - other_odd;
-        to[5 * next] = d1 + (d5 - 2.5f * d3);
-    }
-    static inline void out(const wide* m, size_t apart, wide* to, size_t next) {
-        wide a = m[apart], b = m[2 * apart], c = m[3 * apart], d = m[4 * apart];
-        wide sum = a + b, difference = a - b, other_sum = c + d, other = c - d;
-        to[0] = m[0] + sum + other_sum;
-        to[next] = A * difference + B * other;
-        to[2 * next] = 0.5f * sum + 2.0f * other_sum;
-        to[3 * next] = A * (0.5f * difference) + B * (2.0f * other) + m[5 * apart];
-    }
-};
 
 template <int T>
 struct Winograd {

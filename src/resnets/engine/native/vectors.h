@@ -1,6 +1,7 @@
-// Vectors of eight floats, the memory of a thread, shares of work, and products of small matrices.
+// Vectors of floats, the memory of a thread, shares of work, and products of small matrices.
 //
-// The vectors are GCC's and Clang's: the same source is AVX2 code on one machine and plain code on another.
+// The vectors are GCC's and Clang's: the same source is AVX-512 code on one machine, AVX2 code on another and plain code
+// on a third. How long they are changes no result: each number of a product has a sum of its own, in the same order.
 
 #pragma once
 
@@ -11,23 +12,69 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <type_traits>
 
 namespace {
 
-constexpr int L = 8;  // floats in a vector
+constexpr int L = 8;  // floats in a vector; channels of maps are multiples of it
+#ifdef __AVX512F__
+constexpr int W = 16;        // floats in the widest vector of the CPU
+constexpr int TALLEST = 12;  // rows of a product in registers, 16 columns wide
+constexpr int ABREAST = 4;   // wide vectors of channels whose numbers are in registers
+#else
+constexpr int W = 8;
+constexpr int TALLEST = 6;
+constexpr int ABREAST = 2;
+#endif
 typedef float vec __attribute__((vector_size(4 * L)));
+typedef float wide __attribute__((vector_size(4 * W)));
 typedef float loose __attribute__((vector_size(4 * L), aligned(4), may_alias));
+typedef float loose_wide __attribute__((vector_size(4 * W), aligned(4), may_alias));
 typedef int32_t ints __attribute__((vector_size(4 * L)));
 
 inline vec load(const float* p) { return *reinterpret_cast<const loose*>(p); }
+inline wide get(const float* p) { return *reinterpret_cast<const loose_wide*>(p); }
 inline void store(float* p, vec v) { *reinterpret_cast<loose*>(p) = v; }
+inline void put(float* p, wide v) { *reinterpret_cast<loose_wide*>(p) = v; }
+template <typename V>
+inline V load_as(const float* p) {
+    if constexpr (std::is_same_v<V, wide>) return get(p);
+    else return load(p);
+}
+template <typename V>
+inline void store_as(float* p, V v) {
+    if constexpr (std::is_same_v<V, wide>) put(p, v);
+    else store(p, v);
+}
 #define UNROLL _Pragma("GCC unroll 16")
 #define APART __attribute__((noinline))  // so that its registers are its own
 inline vec round_down(vec v) {
     vec whole = __builtin_convertvector(__builtin_convertvector(v, ints), vec);
     return whole - (vec)((ints)(vec{} + 1.0f) & (whole > v));
 }
-inline vec where_positive(vec of, vec v) { return (vec)((ints)v & (of > (vec){})); }
+template <typename V>
+inline V where_positive(V of, V v) {
+    return of > 0.0f ? v : V{};
+}
+
+template <int N>
+using Number = std::integral_constant<int, N>;
+
+// work(constant) for a count that is at most MOST.
+template <int MOST, typename Work>
+inline void with_count(size_t count, Work work) {
+    if (count == MOST) return work(Number<MOST>());
+    if constexpr (MOST > 1) with_count<MOST - 1>(count, work);
+}
+
+// work(channel, a vector of zeros, how many vectors) for all channels, from the first on.
+template <typename Work>
+inline void over_channels(size_t channels, Work work) {
+    size_t c = 0;
+    for (; c + ABREAST * W <= channels; c += ABREAST * W) work(c, wide{}, Number<ABREAST>());
+    for (; c + W <= channels; c += W) work(c, wide{}, Number<1>());
+    for (; c < channels; c += L) work(c, vec{}, Number<1>());
+}
 
 // --- memory and threads ---------------------------------------------------------------------------
 
@@ -97,67 +144,85 @@ inline size_t in_panels(size_t row, size_t column, size_t rows, size_t columns) 
     return panel * rows + row * width + column - panel;
 }
 
+// Rows in blocks of about equal height: work(first row, constant number of rows).
+template <typename Work>
+inline void over_blocks(size_t rows, Work work) {
+    const size_t blocks = (rows + TALLEST - 1) / TALLEST;
+    for (size_t i = 0, first = 0; i < blocks; i++) {
+        const size_t next = rows * (i + 1) / blocks;
+        with_count<TALLEST>(next - first, [&](auto count) { work(first, count); });
+        first = next;
+    }
+}
+
 // c[R][N vectors] = a[R][k] b[k][N vectors], or added to c; all in registers. The rows of a are `apart` floats apart.
-template <int R, int N>
+template <typename V, int R, int N>
 inline void multiply_block(const float* a, size_t apart, size_t k, const float* b, size_t columns, float* c, bool add) {
-    vec sum[R][N] = {};
+    constexpr int LANES = sizeof(V) / sizeof(float);
+    V sum[R][N] = {};
     if (add)
         UNROLL for (int r = 0; r < R; r++)
-            UNROLL for (int n = 0; n < N; n++) sum[r][n] = load(c + r * columns + n * L);
+            UNROLL for (int n = 0; n < N; n++) sum[r][n] = load_as<V>(c + r * columns + n * LANES);
     for (size_t i = 0; i < k; i++) {
-        vec by[N];
-        UNROLL for (int n = 0; n < N; n++) by[n] = load(b + (i * N + n) * L);
+        V by[N];
+        UNROLL for (int n = 0; n < N; n++) by[n] = load_as<V>(b + (i * N + n) * LANES);
         UNROLL for (int r = 0; r < R; r++)
             UNROLL for (int n = 0; n < N; n++) sum[r][n] += a[r * apart + i] * by[n];
     }
     UNROLL for (int r = 0; r < R; r++)
-        UNROLL for (int n = 0; n < N; n++) store(c + r * columns + n * L, sum[r][n]);
+        UNROLL for (int n = 0; n < N; n++) store_as<V>(c + r * columns + n * LANES, sum[r][n]);
 }
 
-template <int N>
+template <typename V, int N>
 inline void multiply_rows(size_t rows, const float* a, size_t apart, size_t k, const float* b, size_t columns, float* c,
                           bool add) {
-    size_t r = 0;
-    for (; r + 6 <= rows; r += 6) multiply_block<6, N>(a + r * apart, apart, k, b, columns, c + r * columns, add);
-    a += r * apart, c += r * columns;
-    switch (rows - r) {
-        case 5: return multiply_block<5, N>(a, apart, k, b, columns, c, add);
-        case 4: return multiply_block<4, N>(a, apart, k, b, columns, c, add);
-        case 3: return multiply_block<3, N>(a, apart, k, b, columns, c, add);
-        case 2: return multiply_block<2, N>(a, apart, k, b, columns, c, add);
-        case 1: return multiply_block<1, N>(a, apart, k, b, columns, c, add);
-    }
+    over_blocks(rows, [&](size_t r, auto count) {
+        multiply_block<V, count(), N>(a + r * apart, apart, k, b, columns, c + r * columns, add);
+    });
 }
 
 constexpr size_t DEPTH = 256;  // rows of b at once: 16 columns of them stay in the first cache
 
-// c[rows][columns] = a[rows][k] b[k][columns], b in panels
+thread_local Scratch rows_memory;
+
+// c[rows][columns] = a[rows][k] b[k][columns], b in panels. Long rows lie so far apart that they fall into the same places
+// of the first cache: they are copied together, a part at a time.
 APART void multiply(size_t rows, const float* a, size_t k, const float* b, size_t columns, float* c) {
+    const bool copied = k >= 2 * DEPTH && columns >= 4 * L;
     size_t from = 0;
     do {  // once at least, as an empty sum is 0
         const size_t deep = k - from < DEPTH + DEPTH / 2 ? k - from : DEPTH;
+        const float* part = a + from;
+        size_t apart = k;
+        if (copied) {
+            apart = spaced(deep);
+            float* to = rows_memory.get(rows * apart);
+            for (size_t r = 0; r < rows; r++) memcpy(to + r * apart, part + r * k, deep * sizeof(float));
+            part = to;
+        }
         size_t n = 0;
         for (; n + 2 * L <= columns; n += 2 * L)
-            multiply_rows<2>(rows, a + from, k, deep, b + n * k + from * 2 * L, columns, c + n, from);
-        if (n < columns) multiply_rows<1>(rows, a + from, k, deep, b + n * k + from * L, columns, c + n, from);
+            multiply_rows<wide, 2 * L / W>(rows, part, apart, deep, b + n * k + from * 2 * L, columns, c + n, from);
+        if (n < columns) multiply_rows<vec, 1>(rows, part, apart, deep, b + n * k + from * L, columns, c + n, from);
         from += deep;
     } while (from < k);
 }
 
-// c += a' b of a[count][R] and b[count][N vectors], whose rows are `tall` and `wide` floats apart
-template <int R, int N>
-inline void outer_block(size_t count, const float* a, size_t tall, const float* b, size_t wide, float* c, size_t columns) {
-    vec sum[R][N] = {};
+// c += a' b of a[count][R] and b[count][N vectors], whose rows are `tall` and `apart` floats apart
+template <typename V, int R, int N>
+inline void outer_block(size_t count, const float* a, size_t tall, const float* b, size_t apart, float* c, size_t columns) {
+    constexpr int LANES = sizeof(V) / sizeof(float);
+    V sum[R][N] = {};
     for (size_t i = 0; i < count; i++) {
-        vec by[N];
-        UNROLL for (int n = 0; n < N; n++) by[n] = load(b + i * wide + n * L);
+        V by[N];
+        UNROLL for (int n = 0; n < N; n++) by[n] = load_as<V>(b + i * apart + n * LANES);
         UNROLL for (int r = 0; r < R; r++)
             UNROLL for (int n = 0; n < N; n++) sum[r][n] += a[i * tall + r] * by[n];
     }
     UNROLL for (int r = 0; r < R; r++)
         UNROLL for (int n = 0; n < N; n++) {
-            float* at = c + r * columns + n * L;
-            store(at, load(at) + sum[r][n]);
+            float* at = c + r * columns + n * LANES;
+            store_as<V>(at, load_as<V>(at) + sum[r][n]);
         }
 }
 
@@ -165,9 +230,10 @@ template <int R>
 inline void outer_rows(size_t count, const float* a, size_t tall, const float* b, bool packed, size_t columns, float* c) {
     size_t n = 0;
     for (; n + 2 * L <= columns; n += 2 * L)
-        outer_block<R, 2>(count, a, tall, packed ? b + n * count : b + n, packed ? 2 * L : columns, c + n, columns);
+        outer_block<wide, R, 2 * L / W>(count, a, tall, packed ? b + n * count : b + n, packed ? 2 * L : columns, c + n,
+                                        columns);
     if (n < columns)
-        outer_block<R, 1>(count, a, tall, packed ? b + n * count : b + n, packed ? L : columns, c + n, columns);
+        outer_block<vec, R, 1>(count, a, tall, packed ? b + n * count : b + n, packed ? L : columns, c + n, columns);
 }
 
 thread_local Scratch outer_memory;
@@ -176,26 +242,22 @@ thread_local Scratch outer_memory;
 // apart that they fall into the same places of the first cache: they are copied together.
 APART void add_outer(size_t count, const float* a, size_t tall, size_t rows, const float* b, size_t columns, float* c) {
     const bool pack_b = columns >= 128, pack_a = tall >= 128;
-    float* mine = outer_memory.get((pack_b ? count * columns : 0) + count * 6);
+    float* mine = outer_memory.get((pack_b ? count * columns : 0) + count * TALLEST);
     if (pack_b) {
-        float* to = mine + count * 6;
+        float* to = mine + count * TALLEST;
         for (size_t n = 0; n < columns; n += 2 * L)
             for (size_t i = 0; i < count; i++)
                 for (size_t c = n; c < columns && c < n + 2 * L; c += L, to += L) store(to, load(b + i * columns + c));
-        b = mine + count * 6;
+        b = mine + count * TALLEST;
     }
-    size_t r = 0;
-    for (; r + 6 <= rows; r += 6) {
+    over_blocks(rows, [&](size_t r, auto height) {
         const float* from = a + r;
         if (pack_a) {
-            for (size_t i = 0; i < count; i++) memcpy(mine + i * 6, a + i * tall + r, 6 * sizeof(float));
+            for (size_t i = 0; i < count; i++) memcpy(mine + i * height(), a + i * tall + r, height() * sizeof(float));
             from = mine;
         }
-        outer_rows<6>(count, from, pack_a ? 6 : tall, b, pack_b, columns, c + r * columns);
-    }
-    for (; r + 4 <= rows; r += 4) outer_rows<4>(count, a + r, tall, b, pack_b, columns, c + r * columns);
-    for (; r + 2 <= rows; r += 2) outer_rows<2>(count, a + r, tall, b, pack_b, columns, c + r * columns);
-    if (r < rows) outer_rows<1>(count, a + r, tall, b, pack_b, columns, c + r * columns);
+        outer_rows<height()>(count, from, pack_a ? height() : tall, b, pack_b, columns, c + r * columns);
+    });
 }
 
 }  // namespace
