@@ -29,8 +29,8 @@ class _Region:
     """Memory of the system, in huge pages where it has them: they are cheaper to touch first and to look up."""
 
     def __init__(self, size: int) -> None:
-        self.size = -(-size // _HUGE) * _HUGE
-        self.memory = mmap.mmap(-1, self.size + _HUGE)
+        self.size = size
+        self.memory = mmap.mmap(-1, size + _HUGE)  # with room to begin at a huge page
         if hasattr(mmap, "MADV_HUGEPAGE"):
             with suppress(OSError):  # a kernel without them
                 self.memory.madvise(mmap.MADV_HUGEPAGE)
