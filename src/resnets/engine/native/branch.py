@@ -62,10 +62,9 @@ class Branch:
         """In the order in which a map meets them."""
         return [step.bn for step in self.steps] + ([] if self.tail is None else [self.tail])
 
-    def scale(self, step: int, weight: Tensor) -> Tensor:
-        """The filters of a step, or their gradient, by what multiplies r if the step is what r ends with."""
-        ends = self.times != 1 and self.tail is None and step + 1 == len(self.steps)
-        return weight * self.times if ends else weight
+    def scale(self, step: int) -> float:
+        """What multiplies the filters of a step: the factor of r, if the step is what r ends with."""
+        return self.times if self.tail is None and step + 1 == len(self.steps) else 1.0
 
     def __call__(self, x: Tensor, sums: Tensor | None = None, h: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         """The end of the branch, and its sums for a BN behind it. `sums` are those of x, where they are known."""
@@ -93,7 +92,8 @@ class _Run(torch.autograd.Function):
             behind = steps[i + 1].bn if i + 1 < len(steps) else branch.tail
             last = i + 1 == len(steps) and branch.tail is None
             sink = Sink(ADD, add=h, sums=True) if last and h is not None else Sink(sums=behind is not None)
-            weight = branch.scale(i, step.conv.weight)
+            times = branch.scale(i)
+            weight = step.conv.weight if times == 1 else step.conv.weight * times
             y, sums = kernels.conv(_activate(step, y, norms[-1]), weight, sink, stride=step.conv.stride[0])
         if branch.tail is not None:
             maps.append(y)
@@ -140,18 +140,23 @@ class _Run(torch.autograd.Function):
         while maps:
             at = len(maps) - 1
             step, x, norm, weight = steps[at], maps.pop(), norms.pop(), weights.pop()
-            activated = _activate(step, x, norm)
-            of_weight = None
-            if ctx.needs_input_grad[4 + at]:  # all but the filters of a stem that is not trained
-                of_weight = kernels.conv_filters(activated, gradient, weight, stride=step.conv.stride[0])
-                of_weight = branch.scale(at, of_weight)
-            of_weights.insert(0, of_weight)
-            if not maps and step.bn is None and not ctx.needs_input_grad[2]:  # images
+            activated, mask, stride = _activate(step, x, norm), Sink(), step.conv.stride[0]
+            if activated.way != RAW:
+                bn = step.bn is not None
+                mask = Sink(MASK, m=x, a=activated.a, d=activated.d, q=x if bn else None, c=activated.c, sums=bn)
+            learns = ctx.needs_input_grad[4 + at]  # as all do but the filters of a stem that is not trained
+            images = not maps and step.bn is None and not ctx.needs_input_grad[2]
+            times = branch.scale(at)
+            scaled = weight if times == 1 else weight * times
+            of_weight, of_input, sums = kernels.conv_backward(
+                activated, gradient, scaled, None if images else mask, stride=stride, learns=learns
+            )
+            of_weights.insert(0, of_weight * times if of_weight is not None and times != 1 else of_weight)
+            if of_input is None:
                 return None, None, None, whole if apart else None, *of_weights, *of_norms
-            g, sums = _convolve_back(kernels, step, activated, gradient, branch.scale(at, weight))
-            gradient = Source(RAW, g)
+            gradient = Source(RAW, of_input)
             if step.bn is not None and norm is not None:
-                gradient, found = _norm_back(kernels, step.bn, norm, (g, sums, x))
+                gradient, found = _norm_back(kernels, step.bn, norm, (of_input, sums, x))
                 of_norms = found + of_norms
         adds = ctx.same and branch.adds
         of_x = gradient.x
@@ -192,15 +197,3 @@ def _activate(step: Step, x: Tensor, norm: Normalized | None) -> Source:
     if norm is None:
         return Source(RELU if step.relu else RAW, x)
     return Source(ACT, x, a=norm.a, c=norm.c, d=norm.d)
-
-
-def _convolve_back(
-    kernels: Kernels, step: Step, source: Source, gradient: Source, weight: Tensor
-) -> tuple[Tensor, Tensor | None]:
-    """The gradient in front of a step's ReLU (where it has one), and its sums for BN."""
-    mask = Sink()
-    if source.way != RAW:
-        bn = step.bn is not None
-        mask = Sink(MASK, m=source.x, a=source.a, d=source.d, q=source.x if bn else None, c=source.c, sums=bn)
-    height, width = source.x.shape[2:]
-    return kernels.conv(gradient, weight, mask, stride=step.conv.stride[0], back_to=(height, width))

@@ -31,10 +31,10 @@ struct Source {
 
 // How numbers go out. PLAIN: y = v. ADD: v + add. ADD_RELU: max(v + add, 0). MASK: v where a m + d > 0 (m > 0 without
 // a), else 0. Without y nothing is kept but the sums: those of y and of y (q - c) over all pixels, 2 x channels; y y where
-// there is no q.
+// there is no q. A map that is `large` leaves the caches before anybody reads it; its lines are whole and aligned.
 enum End : int64_t { PLAIN = 0, ADD = 1, ADD_RELU = 2, MASK = 3 };
 struct Sink {
-    int64_t end;
+    int64_t end, large;
     float* y;
     const float *add, *m, *a, *d, *q, *c;
     double* sums;
@@ -50,7 +50,7 @@ struct Shape {
 
 namespace {
 
-thread_local Scratch padded_memory, left_memory, right_memory, sums_memory, filters_memory;
+thread_local Scratch padded_memory, left_memory, right_memory, made_memory, sums_memory, filters_memory, parts_memory;
 
 // Sums over pixels: floats within a piece, doubles beyond it, one row for each share.
 class Sums {
@@ -135,7 +135,10 @@ class Exit {
             sum += v;
             product += v * (!s.q ? v : (END == MASK && s.q == s.m ? m : load_as<V>(s.q + at)) - center);
         }
-        if (s.y) store_as<V>(s.y + at, v);
+        if (!s.y) return;
+        if constexpr (STREAMS && std::is_same_v<V, wide>)
+            if (s.large) return stream(s.y + at, v);
+        store_as<V>(s.y + at, v);
     }
     inline void close(float* sums, size_t channels) const {
         if (!SUMS) return;
@@ -366,23 +369,52 @@ const float* block_of(const Source& s, size_t pixel, size_t count, size_t channe
     return block;
 }
 
-// What work(pixel, count) makes of each block goes out.
+// work(end, sums, pixel, count, sums of the block, share) for each block of pixels, which it writes.
 template <typename Work>
-void in_blocks(const Shape& s, size_t channels, const Sink& sink, Work work) {
-    size_t pixels = s.n * s.height * s.width;
+void in_blocks(const Shape& s, size_t channels, const Sink& sink, Work work, int64_t shares = SHARES) {
+    const size_t pixels = s.n * s.height * s.width;
     Sums sums(sink, channels);
     with_sink(sink, [&](auto end, auto summed) {
-        parallel(s.threads, (pixels + BLOCK - 1) / BLOCK, SHARES, [&](int64_t share, int64_t from, int64_t to) {
+        parallel(s.threads, (pixels + BLOCK - 1) / BLOCK, shares, [&](int64_t share, int64_t from, int64_t to) {
             float* part = sums.begin();
             for (size_t at = from * BLOCK; at < to * BLOCK && at < pixels; at += BLOCK) {
-                size_t count = pixels - at < BLOCK ? pixels - at : BLOCK;
-                const float* v = work(at, count);
-                write_pixels<end(), summed()>(sink, [=](size_t i) { return at + i; }, count, channels, v, part);
+                work(end, summed, at, std::min(BLOCK, pixels - at), part, share);
                 if (summed()) sums.piece_done(share, part);
             }
         });
     });
     sums.finish();
+}
+
+// a[rows][k] b[k][columns], b in panels, goes out from a pixel on.
+template <int END, bool SUMS, typename V, int N>
+inline void multiply_panel_out(const Sink& sink, size_t pixel, size_t rows, const float* a, size_t k, const float* b, size_t c,
+                               size_t columns, float* sums) {
+    constexpr int LANES = sizeof(V) / sizeof(float);
+    Exit<END, SUMS, V> exits[N];
+    UNROLL for (int n = 0; n < N; n++) exits[n].open(sink, c + n * LANES);
+    over_blocks(rows, [&](size_t r, auto count) {
+        V sum[count()][N] = {};
+        accumulate_block<V, count(), N>(a + r * k, k, k, b, sum);
+        for (int i = 0; i < count(); i++)
+            UNROLL for (int n = 0; n < N; n++)
+                exits[n].write(sink, (pixel + r + i) * columns + c + n * LANES, sum[i][n]);
+    });
+    UNROLL for (int n = 0; n < N; n++) exits[n].close(sums + c + n * LANES, columns);
+}
+
+template <int END, bool SUMS>
+APART void multiply_out(const Sink& sink, size_t pixel, size_t rows, const float* a, size_t k, const float* b, size_t columns,
+                        float* sums) {
+    if (k > DEPTH) {
+        float* made = made_memory.get(rows * columns);
+        multiply(rows, a, k, b, columns, made);
+        return write_pixels<END, SUMS>(sink, [=](size_t i) { return pixel + i; }, rows, columns, made, sums);
+    }
+    size_t c = 0;
+    for (; c + 2 * L <= columns; c += 2 * L)
+        multiply_panel_out<END, SUMS, wide, 2 * L / W>(sink, pixel, rows, a, k, b + c * k, c, columns, sums);
+    if (c < columns) multiply_panel_out<END, SUMS, vec, 1>(sink, pixel, rows, a, k, b + c * k, c, columns, sums);
 }
 
 // work(share, position, channel) for each eight channels of each pixel of maps with `into` channels.
@@ -636,29 +668,44 @@ void pack_phase(const Shape& s, const float* filters, const Patches& patches, in
     });
 }
 
-// Matrices of each share, added up in order; fewer shares where the matrices are large.
+// Matrices of each share, added up in order; fewer shares where the matrices are large beside the maps.
 class Parts {
   public:
-    Parts(size_t size)
-        : shares(size * SHARES <= MOST ? SHARES : FEWEST), size(size), all(filters_memory.get(shares * size)) {}
-    float* begin(int64_t share) {
+    Parts(size_t size, size_t pixels) : shares(count_shares(size, pixels)), size(size), all(parts_memory.get(shares * size)) {}
+    static int64_t count_shares(size_t size, size_t pixels) {
+        return size * SHARES <= MOST && pixels >= SHARES * LEAST ? SHARES : FEWEST;
+    }
+    float* of(int64_t share) {
         float* part = all + share * size;
-        memset(part, 0, size * sizeof(float));
+        if (!used[share]) memset(part, 0, size * sizeof(float));
+        used[share] = true;
         return part;
     }
     vec sum(size_t at) const {
-        vec found = load(all + at);
-        for (int64_t share = 1; share < shares; share++) found += load(all + share * size + at);
+        vec found{};
+        for (int64_t share = 0; share < shares; share++)
+            if (used[share]) found += load(all + share * size + at);
         return found;
     }
     const int64_t shares;
 
   private:
     static constexpr size_t MOST = 1 << 20;  // floats of all matrices
+    static constexpr size_t LEAST = 256;     // pixels of a share
     static constexpr int64_t FEWEST = 4;
     size_t size;
     float* all;
+    bool used[SHARES] = {};
 };
+
+// The gradient of 1x1 filters [out][in] from its parts.
+void collect_pointwise(const Shape& s, const Parts& parts, float* filters) {
+    in_squares(s, s.into, s.out, [&](size_t i, size_t o) {
+        vec square[L];
+        for (int r = 0; r < L; r++) square[r] = parts.sum((i + r) * s.out + o);
+        turn(reinterpret_cast<const float*>(square), L, filters + o * s.into + i, s.into);
+    });
+}
 
 // --- 3x3 by tiles of TxT pixels ---------------------------------------------------------------------
 
@@ -700,13 +747,13 @@ void find_3x3_filters_gradient(const Shape& s, const Source& source, const Sourc
     constexpr int S = T + 2, P = S * S;
     const Tiling<T> t(s);
     const size_t matrix = spaced(s.into * s.out), left = spaced(t.group * s.into), right = spaced(t.group * s.out);
-    Parts parts(P * matrix);
+    Parts parts(P * matrix, s.n * s.height * s.width);
     parallel(s.threads, t.pieces, parts.shares, [&](int64_t share, int64_t from, int64_t to) {
         float* band = padded_memory.get(t.rim() * (s.into + s.out));
         float* band_out = band + t.rim() * s.into;
         float* in = left_memory.get(P * left);
         float* out = right_memory.get(P * right);
-        float* mine = parts.begin(share);
+        float* mine = parts.of(share);
         auto fill_bands = [&](size_t image, size_t first, size_t last) {
             fill(t, source, image, first, last, s.into, band);
             fill(t, gradient, image, first, last, s.out, band_out);
@@ -885,32 +932,44 @@ void conv3x3_filters_gradient(const Shape* shape, const Source* source, const So
 void conv1x1(const Shape* shape, const Source* source, const float* weight, int64_t backward, const Sink* sink) {
     const Shape s = *shape;
     const float* filters = pointwise(weight, s, backward);
-    in_blocks(s, s.out, *sink, [&](size_t at, size_t count) {
-        float* out = right_memory.get(BLOCK * s.out);
-        multiply(count, block_of(*source, at, count, s.into, left_memory), s.into, filters, s.out, out);
-        return static_cast<const float*>(out);
+    in_blocks(s, s.out, *sink, [&](auto end, auto summed, size_t at, size_t count, float* part, int64_t) {
+        const float* x = block_of(*source, at, count, s.into, left_memory);
+        multiply_out<end(), summed()>(*sink, at, count, x, s.into, filters, s.out, part);
     });
 }
 
 // The gradient of 1x1 filters [out][in].
 void conv1x1_filters_gradient(const Shape* shape, const Source* source, const Source* gradient, float* filters) {
     const Shape s = *shape;
-    size_t pixels = s.n * s.height * s.width, matrix = s.into * s.out;
-    Parts parts(matrix);
+    const size_t pixels = s.n * s.height * s.width;
+    Parts parts(s.into * s.out, pixels);
     parallel(s.threads, (pixels + BLOCK - 1) / BLOCK, parts.shares, [&](int64_t share, int64_t from, int64_t to) {
-        float* mine = parts.begin(share);
-        for (int64_t block = from; block < to; block++) {
-            size_t at = block * BLOCK, count = pixels - at < BLOCK ? pixels - at : BLOCK;
+        float* mine = parts.of(share);
+        for (size_t at = from * BLOCK; at < to * BLOCK && at < pixels; at += BLOCK) {
+            const size_t count = std::min(BLOCK, pixels - at);
             const float* x = block_of(*source, at, count, s.into, left_memory);
-            const float* g = block_of(*gradient, at, count, s.out, right_memory);
-            add_outer(count, x, s.into, s.into, g, s.out, mine);
+            add_outer(count, x, s.into, s.into, block_of(*gradient, at, count, s.out, right_memory), s.out, mine);
         }
     });
-    in_squares(s, s.into, s.out, [&](size_t i, size_t o) {
-        vec square[L];
-        for (int r = 0; r < L; r++) square[r] = parts.sum((i + r) * s.out + o);
-        turn(reinterpret_cast<const float*>(square), L, filters + o * s.into + i, s.into);
-    });
+    collect_pointwise(s, parts, filters);
+}
+
+// Both gradients of a 1x1 convolution in one pass over its maps; that of its input goes to the sink.
+void conv1x1_backward(const Shape* shape, const Source* source, const Source* gradient, const float* weight, const Sink* sink,
+                      float* filters) {
+    const Shape s = *shape;
+    Shape back = s;
+    std::swap(back.into, back.out);
+    const float* turned = pointwise(weight, back, true);
+    Parts parts(s.into * s.out, s.n * s.height * s.width);
+    auto work = [&](auto end, auto summed, size_t at, size_t count, float* part, int64_t share) {
+        const float* g = block_of(*gradient, at, count, s.out, right_memory);
+        const float* x = block_of(*source, at, count, s.into, left_memory);
+        add_outer(count, x, s.into, s.into, g, s.out, parts.of(share));
+        multiply_out<end(), summed()>(*sink, at, count, g, s.out, turned, s.into, part);
+    };
+    in_blocks(s, s.into, *sink, work, parts.shares);
+    collect_pointwise(s, parts, filters);
 }
 
 // Any convolution by filters [out][side][side][in]; backward, from the gradient of its output to that of its input.
@@ -981,9 +1040,9 @@ void conv_any_filters_gradient(const Shape* shape, const Source* source, const S
     const size_t length = patches.length();
     const int64_t rows = patches.down.count, columns = patches.right.count;
     const Cut cut(s, rows, columns, patches.band(), length);
-    Parts parts(length * s.out);
+    Parts parts(length * s.out, s.n * rows * columns);
     parallel(s.threads, cut.pieces, parts.shares, [&](int64_t share, int64_t from, int64_t to) {
-        float* mine = parts.begin(share);
+        float* mine = parts.of(share);
         for (int64_t piece = from; piece < to; piece++)
             gather_piece(s, cut, patches, *source, piece, [&](const float* in, size_t count, Place begin) {
                 size_t pixel = (begin.image * rows + piece % cut.bands * cut.band) * columns + begin.number;
@@ -1005,8 +1064,10 @@ void conv_any_filters_gradient(const Shape* shape, const Source* source, const S
 // A map from a source to a sink, pixel by pixel (`into` channels).
 void pass(const Shape* shape, const Source* source, const Sink* sink) {
     const Shape s = *shape;
-    in_blocks(s, s.into, *sink,
-              [&](size_t at, size_t count) { return block_of(*source, at, count, s.into, left_memory); });
+    in_blocks(s, s.into, *sink, [&](auto end, auto summed, size_t at, size_t count, float* part, int64_t) {
+        const float* x = block_of(*source, at, count, s.into, left_memory);
+        write_pixels<end(), summed()>(*sink, [=](size_t i) { return at + i; }, count, s.into, x, part);
+    });
 }
 
 // Gates: y = (1 - g) x + g r, or with `exclusive` 0 (1 - g) x + r, with g = sigmoid(z + bias).

@@ -19,9 +19,15 @@ RAW, ACT, LINEAR, RELU, AFFINE = range(5)  # ways in
 PLAIN, ADD, ADD_RELU, MASK = range(4)  # ways out
 _FUNCTIONS = (
     *(f"conv{kind}{what}" for kind in ("3x3", "1x1", "_any") for what in ("", "_filters_gradient")),
+    "conv1x1_backward",
     "pass",
     *(f"{kind}_{way}" for kind in ("norm", "gate", "linear", "pad") for way in ("forward", "backward")),
 )
+
+
+_LARGE = 4 << 20  # floats of a map that no cache holds until it is read
+_LINE = 16  # floats in a line of a cache
+_ONE_PASS = 1 << 16  # filters of a 1x1 convolution up to which its maps, not its filters, decide its time
 
 
 def _fields(kinds: str, pointers: str) -> list[tuple[str, type]]:
@@ -33,7 +39,7 @@ class _Source(ctypes.Structure):
 
 
 class _Sink(ctypes.Structure):
-    _fields_ = _fields("end", "y add m a d q c sums")
+    _fields_ = _fields("end large", "y add m a d q c sums")
 
 
 class _Shape(ctypes.Structure):
@@ -148,6 +154,36 @@ class Kernels:
         function(ctypes.byref(shape), ctypes.byref(left), ctypes.byref(right), _pointer(result))
         return result
 
+    def conv_backward(
+        self,
+        source: Source,
+        gradient: Source,
+        weight: Tensor,
+        sink: Sink | None,
+        *,
+        stride: int = 1,
+        learns: bool = True,
+    ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        """The gradient of the filters if they learn, and that of the input with its sums if there is a sink for it."""
+        out, into, _, _ = weight.shape
+        n, _, height, width = source.x.shape
+        if learns and sink and _function(weight, stride) == "conv1x1" and out * into <= _ONE_PASS:
+            y, of_weight = empty_map(source.x.shape), torch.empty_like(weight, memory_format=torch.channels_last)
+            sums = _sums(into) if sink.sums else None
+            shape, left, right = (
+                _Shape(n, height, width, into, out, count_threads(), 1, 1, 0),
+                source.raw(),
+                gradient.raw(),
+            )
+            maps, end = (ctypes.byref(part) for part in (shape, left, right)), ctypes.byref(_sink(sink, y, sums))
+            filters = weight.contiguous(memory_format=torch.channels_last)
+            self._library.conv1x1_backward(*maps, _pointer(filters), end, _pointer(of_weight))
+            return of_weight, y, sums
+        found = self.conv_filters(source, gradient, weight, stride=stride) if learns else None
+        if sink is None:
+            return found, None, None
+        return found, *self.conv(gradient, weight, sink, stride=stride, back_to=(height, width))
+
     def transform(
         self, source: Source, sink: Sink, *, keep: bool = True, over: bool = False
     ) -> tuple[Tensor, Tensor | None]:
@@ -257,8 +293,18 @@ def _function(weight: Tensor, stride: int) -> str:
 
 
 def _sink(sink: Sink, y: Tensor | None, sums: Tensor | None) -> _Sink:
+    large = y is not None and y.numel() >= _LARGE and y.shape[1] % _LINE == 0 and y.data_ptr() % (4 * _LINE) == 0
     return _Sink(
-        sink.end, _at(y), _at(sink.add), _at(sink.m), _at(sink.a), _at(sink.d), _at(sink.q), _at(sink.c), _at(sums)
+        sink.end,
+        large,
+        _at(y),
+        _at(sink.add),
+        _at(sink.m),
+        _at(sink.a),
+        _at(sink.d),
+        _at(sink.q),
+        _at(sink.c),
+        _at(sums),
     )
 
 

@@ -46,6 +46,17 @@ inline void store_as(float* p, V v) {
     if constexpr (std::is_same_v<V, wide>) put(p, v);
     else store(p, v);
 }
+
+// A whole cache line past the caches, into which it need not be read first; `end_streams` makes others see it.
+#ifdef __AVX512F__
+constexpr bool STREAMS = true;
+inline void stream(float* p, wide v) { __builtin_ia32_movntps512(p, v); }
+inline void end_streams() { __builtin_ia32_sfence(); }
+#else
+constexpr bool STREAMS = false;
+inline void stream(float* p, wide v) { put(p, v); }
+inline void end_streams() {}
+#endif
 #define UNROLL _Pragma("GCC unroll 16")
 #define APART __attribute__((noinline))  // so that its registers are its own
 inline vec round_down(vec v) {
@@ -104,7 +115,10 @@ constexpr int64_t SHARES = 16;
 // body(share, first, last) for the pieces of each share.
 template <typename Body>
 void parallel(int64_t threads, int64_t pieces, int64_t shares, Body body) {
-    auto work = [&](int64_t share) { body(share, pieces * share / shares, pieces * (share + 1) / shares); };
+    auto work = [&](int64_t share) {
+        body(share, pieces * share / shares, pieces * (share + 1) / shares);
+        end_streams();
+    };
     Team::run(pieces > 1 ? threads : 1, shares, work);
 }
 
@@ -155,7 +169,19 @@ inline void over_blocks(size_t rows, Work work) {
     }
 }
 
-// c[R][N vectors] = a[R][k] b[k][N vectors], or added to c; all in registers. The rows of a are `apart` floats apart.
+// sum[R][N vectors] += a[R][k] b[k][N vectors], all in registers. The rows of a are `apart` floats apart.
+template <typename V, int R, int N>
+inline void accumulate_block(const float* a, size_t apart, size_t k, const float* b, V (&sum)[R][N]) {
+    constexpr int LANES = sizeof(V) / sizeof(float);
+    for (size_t i = 0; i < k; i++) {
+        V by[N];
+        UNROLL for (int n = 0; n < N; n++) by[n] = load_as<V>(b + (i * N + n) * LANES);
+        UNROLL for (int r = 0; r < R; r++)
+            UNROLL for (int n = 0; n < N; n++) sum[r][n] += a[r * apart + i] * by[n];
+    }
+}
+
+// c[R][N vectors] = a[R][k] b[k][N vectors], or added to c.
 template <typename V, int R, int N>
 inline void multiply_block(const float* a, size_t apart, size_t k, const float* b, size_t columns, float* c, bool add) {
     constexpr int LANES = sizeof(V) / sizeof(float);
@@ -163,12 +189,7 @@ inline void multiply_block(const float* a, size_t apart, size_t k, const float* 
     if (add)
         UNROLL for (int r = 0; r < R; r++)
             UNROLL for (int n = 0; n < N; n++) sum[r][n] = load_as<V>(c + r * columns + n * LANES);
-    for (size_t i = 0; i < k; i++) {
-        V by[N];
-        UNROLL for (int n = 0; n < N; n++) by[n] = load_as<V>(b + (i * N + n) * LANES);
-        UNROLL for (int r = 0; r < R; r++)
-            UNROLL for (int n = 0; n < N; n++) sum[r][n] += a[r * apart + i] * by[n];
-    }
+    accumulate_block<V, R, N>(a, apart, k, b, sum);
     UNROLL for (int r = 0; r < R; r++)
         UNROLL for (int n = 0; n < N; n++) store_as<V>(c + r * columns + n * LANES, sum[r][n]);
 }
