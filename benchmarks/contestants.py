@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from benchmarks import batches, jpegs, peers, roofline
+from benchmarks import batches, fma, jpegs, peers, roofline
 from resnets.engine import prepare, set_threads
 from resnets.engine.allocator import keep_freed_memory
 from resnets.engine.memory_estimate import forecast
@@ -85,6 +85,8 @@ def _busy(job: Job) -> Work:
 def _step(job: Job) -> Work:
     if job.contestant == "keras":
         return _keras_step(job)
+    if job.contestant == "peak":
+        return fma.peak()
     if job.contestant == "roofline":
         keep_freed_memory()
         return roofline.convolutions(peers.same(job.net), job.batch)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-STEP = ("timm", "plain", "fast", "roofline")
+STEP = ("timm", "plain", "fast", "roofline", "peak")
 MEMORY = ("timm", "plain", "fast", "lean", "min")
 INFERENCE = ("timm", "plain", "frozen", "onnxruntime", "openvino")
 LATENCY = ("onnxruntime", "plain", "frozen", "openvino")
@@ -16,6 +16,23 @@ STARTUP = {
     "import resnets": ("-c", "import resnets"),
     "resnets --help": ("-m", "resnets", "--help"),
 }
+TRAIN = (
+    "-m",
+    "resnets",
+    "train",
+    "preresnet20",
+    "--data",
+    "cifar10",
+    "--recipe",
+    "cifar-paper",
+    "--no-test",
+    "--quiet",
+)
+JOBS = {
+    "one after the other": (*TRAIN, "--length", "150it", "--runs", "2", "--jobs", "1"),
+    "side by side": (*TRAIN, "--length", "150it", "--runs", "2", "--jobs", "2"),
+}
+FIRST = {"import torch": ("-c", "import torch"), "one step": (*TRAIN, "--length", "1it")}
 GOAL = 20  # per cent of held-out images, the end of a race
 RACE = {recipe: ("-m", "benchmarks.race", recipe) for recipe in ("cifar-paper", "cifar-quick")}
 NET94 = "preresnet12_w48"  # which cifar-94 trains to 94 % of the test images
@@ -43,6 +60,10 @@ class Line:
             return f"{self.net}, to {GOAL} % error"
         if self.task == "race94":
             return f"{self.net}, to the end of the recipe"
+        if self.task == "jobs":
+            return f"{self.net}, two seeds"
+        if self.task == "first step":
+            return f"{self.net}, a training of one step"
         if self.commands:
             return "a new process"
         sides = f" of {self.side}x{self.side}" if self.side else ""
@@ -127,6 +148,14 @@ SECTIONS = {
     "startup": Section(
         _startup(),
         quick=_startup(rounds=1),
+    ),
+    "first": Section(  # from the command to the first step
+        (Line("first step", tuple(FIRST), "preresnet20", way="process", effort=6, commands=FIRST),),
+        quick=(),
+        rounds=5,
+    ),
+    "jobs": Section(  # two trainings on all cores, or each on its own
+        (Line("jobs", tuple(JOBS), "preresnet20", way="process", effort=120, commands=JOBS),), quick=(), rounds=3
     ),
     "depth": Section(
         _depth(*(f"preresnet{n}" for n in (20, 56, 110, 164, 1001, 1202)), "resnet1202"),

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from benchmarks.fma import MULTIPLY_ADDS, count_executed
 from benchmarks.lines import Line
 from benchmarks.peers import same
 from benchmarks.timing import load
@@ -41,6 +42,8 @@ def describe(line: Line) -> dict[str, Any]:
     if line.net:
         spec = same(line.net)
         told |= {"layers": spec.depth, "unit": spec.block, "order": spec.order}
+    if "peak" in line.contestants:
+        told |= {"multiply_adds": {"fast": count_executed(spec, line.batch), "peak": MULTIPLY_ADDS}}
     return told
 
 

@@ -156,13 +156,22 @@ def _told(line: Line, rounds: int, found: dict[str, dict[str, Any]], tick: Tick)
 
 
 def _run(words: Sequence[str]) -> dict[str, Any]:
-    began = time.perf_counter()
-    _output(words)
-    return {"seconds": time.perf_counter() - began}
+    with tempfile.TemporaryDirectory() as folder:  # where a training finds no run to resume
+        began = time.perf_counter()
+        _output(words, Path(folder))
+        return {"seconds": time.perf_counter() - began}
 
 
-def _output(words: Sequence[str]) -> str:
-    done = subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True, check=False)
+def _output(words: Sequence[str], folder: Path = ROOT) -> str:
+    paths = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = subprocess.run(
+        [sys.executable, *words],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if done.returncode:
         raise AbsentError((done.stderr.strip().splitlines() or [f"ended with code {done.returncode}"])[-1])
     return done.stdout

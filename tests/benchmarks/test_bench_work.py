@@ -9,7 +9,8 @@ import torch
 from PIL import Image
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks import batches, contestants, peers, roofline, worker
+from benchmarks import batches, contestants, fma, peers, roofline, worker
+from resnets.native_build import NotBuiltError
 from resnets.nn import build
 
 
@@ -94,3 +95,20 @@ def test_a_worker_says_why_it_cannot():
     missing = ModuleNotFoundError("No module named 'keras'", name="keras")
     assert worker.why(missing) == "keras is not installed"
     assert worker.why(RuntimeError("out of memory\nat length")) == "RuntimeError: out of memory"
+
+
+@pytest.mark.parametrize(("name", "share"), [("preresnet164", 0.73), ("preresnet110", 0.25)])
+def test_tiles_of_4x4_pixels_need_a_quarter_of_the_products(name, share):
+    spec = peers.same(name)
+    shapes = roofline.shapes(spec, 1)
+    direct = sum(out.numel() * conv.weight[0].numel() * (3 if i else 2) for i, (conv, _, out) in enumerate(shapes))
+    assert fma.count_executed(spec, 1) / direct == pytest.approx(share, abs=0.03)
+
+
+def test_the_loop_of_multiply_adds_runs(monkeypatch):
+    monkeypatch.setattr(fma, "MULTIPLY_ADDS", 1_000_000)
+    try:
+        run = fma.peak()
+    except NotBuiltError as error:
+        pytest.skip(str(error))
+    assert run() > 0  # each sum goes to 1

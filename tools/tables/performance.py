@@ -51,7 +51,7 @@ def _list_contestants(section: Mapping[str, Line]) -> list[str]:
 def tabulate_speeds(section: Mapping[str, Line]) -> Table:
     """A row for each line, a column for each contestant: how many times as fast as the first."""
     base, *others = _list_contestants(section)
-    others = [name for name in others if name != "roofline"]
+    others = [name for name in others if name not in ("roofline", "peak")]
     rows = [
         [name, *(_write_cell(compute_ratio(line, base, other)) for other in others)] for name, line in section.items()
     ]
@@ -77,7 +77,18 @@ def tabulate_steps(section: Mapping[str, Line]) -> Table:
     for row, line in zip(rows, section.values(), strict=True):
         # The roofline's time over the contestant's, so the roofline is the base.
         row += [_write_cell(compute_ratio(line, "roofline", name)) for name in shared]
-    return header + [f"convolutions' share, {label(name)}" for name in shared], rows
+        row.append(_write_cell(_compute_share_of_peak(line)))
+    return [
+        *header,
+        *(f"convolutions' share, {label(name)}" for name in shared),
+        "share of the FMA peak, ours, fast",
+    ], rows
+
+
+def _compute_share_of_peak(line: Line) -> Spread | None:
+    """The multiply-adds that our kernels execute in a second, over those of a loop that does nothing else."""
+    count, ratio = line.get("multiply_adds"), compute_ratio(line, "peak", "fast")
+    return None if not count or not ratio else ratio.scale(count["fast"] / count["peak"])
 
 
 def tabulate_memory(section: Mapping[str, Line]) -> Table:
@@ -145,6 +156,8 @@ SECTIONS: dict[str, Callable[[Mapping[str, Line]], Table]] = {
     "data": tabulate_speeds,
     "jpeg": tabulate_speeds,
     "startup": tabulate_speeds,
+    "first": tabulate_speeds,
+    "jobs": tabulate_speeds,
     "depth": tabulate_depth,
     "race": tabulate_speeds,
     "race94": tabulate_trainings,

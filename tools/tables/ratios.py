@@ -32,6 +32,9 @@ class Spread:
         low, median, high = statistics.quantiles(values, n=4, method="inclusive")
         return cls(median, low, high)
 
+    def scale(self, by: float) -> Spread:
+        return Spread(by * self.median, by * self.low, by * self.high)
+
     def __str__(self) -> str:
         digits = 2 if self.median < 10 else 1
         median, low, high = (f"{value:.{digits}f}" for value in (self.median, self.low, self.high))

@@ -39,6 +39,7 @@ _MEASUREMENTS = ("seconds", "peak", "foretold", "build", "first")
 _LINE = {
     "contestants": Named({"reason?": TEXT, **{f"{key}?": ListOf(OrNull(ABOVE_0)) for key in _MEASUREMENTS}}),
     "rounds": POSITIVE,
+    "multiply_adds?": {"fast": POSITIVE, "peak": POSITIVE},
     **{key: of for key, of in PROVENANCE.items() if key != "command"},
 }
 

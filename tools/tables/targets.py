@@ -82,6 +82,16 @@ def _measure_startup(results: Path) -> Measured | None:
     return Measured(Spread.of(spent).median, f"`import torch` takes {torch} times as long")
 
 
+def _measure_first_step(results: Path) -> Measured | None:
+    """Judged by the seconds of a training of one step, shown as a ratio."""
+    line = read_lines(results, "first").get("preresnet20, a training of one step")
+    spent = read_values(line, "one step") if line else None
+    torch = compute_ratio(line, "one step", "import torch") if line else None
+    if not spent or not torch:
+        return None
+    return Measured(Spread.of(spent).median, f"{torch} times as long as `import torch`")
+
+
 AIMS = (
     *(
         Aim(
@@ -124,6 +134,11 @@ AIMS = (
         "CIFAR-10 to 20 % error, time against the papers' recipe", 3, 6,
         _compare("race", "preresnet20, to 20 % error", "cifar-paper", "cifar-quick"),
     ),
+    Aim(
+        "preresnet20, two seeds side by side, against one after the other", 1.3, None,
+        _compare("jobs", "preresnet20, two seeds", "one after the other", "side by side"),
+    ),
+    Aim("preresnet20, start of a training to its first step", 5, 3, _measure_first_step, below="s"),
     Aim("`resnets --help`", 0.3, None, _measure_startup, below="s"),
 )  # fmt: skip
 
