@@ -79,7 +79,9 @@ def test_commands_parse(page):
     for command in find_commands(page.read_text()):
         words = shlex.split(command)[1:]
         args = parser.parse_args(words)  # an unknown option is a SystemExit or a UserError
-        if words[0] == "reproduce" and not args.list:
+        if words[0] == "reproduce" and args.file:
+            assert (ROOT / args.file).exists()
+        elif words[0] == "reproduce" and not args.list:
             find_experiments(args.names)
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from resnets.evaluation.evaluate import evaluate
     from resnets.evaluation.predict import predict
     from resnets.experiments.reproduce import reproduce
+    from resnets.experiments.rerun import rerun
     from resnets.experiments.sweep import sweep
     from resnets.nn import ResNet
     from resnets.recipe import Recipe
@@ -70,6 +71,7 @@ _WHERE = {  # each public name and its module, which is imported when the name i
     "open_data": "data",
     "predict": "evaluation.predict",
     "reproduce": "experiments.reproduce",
+    "rerun": "experiments.rerun",
     "sweep": "experiments.sweep",
     "train": "training.session",
     "Callback": "training.callbacks",
@@ -115,6 +117,7 @@ __all__ = [
     "register_order",
     "register_shortcut",
     "reproduce",
+    "rerun",
     "save_weights",
     "spec_of",
     "sweep",

@@ -415,6 +415,14 @@ def _check_row(row: dict[str, Any]) -> None:
         require_equal_lengths(responses)
 
 
+RERUN = Record(  # what `resnets rerun` needs of a result, of `resnets reproduce` or `resnets results`
+    {
+        "network": shape_of(Spec),
+        "data": {"name": TEXT, "digest": TEXT},
+        "recipe": {"name": TEXT, "validation": COUNT},
+        "runs": ListOf({"seed": SEED, "result": {"failed?": TEXT, "validation?": _OLD_SCORE, "test?": _OLD_SCORE}}, 1),
+    }
+)
 ROW = Record(  # as `resnets reproduce` writes it
     {
         "row": TEXT,

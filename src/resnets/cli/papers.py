@@ -25,15 +25,18 @@ def reproduce(commands: Commands) -> None:
     )
     command.add("names", nargs="*", help="table1, figure3 ..., or all", metavar="EXPERIMENT")
     command.add("--list", action="store_true", help="describe the experiments and the budgets")
+    command.add("--from", dest="file", help="train the runs of this result file again and compare", metavar="FILE")
     command.add_options()
 
     def run(args: argparse.Namespace) -> int:
-        from resnets.cli.reproduce_output import list_command, reproduce_command
+        from resnets.cli.reproduce_output import list_command, reproduce_command, rerun_command
 
         if args.list:
             list_command()
             return 0
         (given,) = command.read(args)
+        if args.file is not None:
+            return rerun_command(args.file, args.names, given)
         return reproduce_command(args.names, ReproduceOptions(**given))
 
     command.run(run)

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from resnets.cli.left_out import LeftOut
 from resnets.errors import UserError
 from resnets.experiments.budgets import BUDGETS
-from resnets.experiments.options import ReproduceOptions
+from resnets.experiments.options import ReproduceOptions, RerunOptions
 from resnets.experiments.outcomes import Outcomes
 from resnets.experiments.plan import Job, Plan, RowEstimate
 from resnets.experiments.reproduce import ConsoleWatcher, Reproduction, reproduce
+from resnets.experiments.rerun import rerun
+from resnets.options import fields_of
 from resnets.papers.tables import EXPERIMENTS
 from resnets.text import clock, print_lines, print_table, say
 
+_RERUN = fields_of(RerunOptions).keys() - {"seeds"}  # options of how, not of what
 _BUSY = 1.25  # times the CPU time of a step: above this, other programs slow it down
 _SOON = 60.0  # seconds; shorter plans get no warning
 
@@ -33,6 +37,22 @@ def reproduce_command(names: list[str], options: ReproduceOptions) -> int:
         if EXPERIMENTS["figure7"] in found.experiments:
             _print_responses(found.outcomes, Path(options.results) / options.budget / "figure7.svg")
     return left_out.code
+
+
+def rerun_command(file: str, names: list[str], given: dict[str, Any]) -> int:
+    """`--from FILE`: the file says what is trained, so only options of how to run it apply. 1 if an error differs."""
+    if unused := [*names, *(f"--{name.replace('_', '-')}" for name in given if name not in _RERUN)]:
+        raise UserError(f"--from takes what it trains from the file; leave out {', '.join(unused)}.")
+    found = rerun(file, **given)
+    cells = [[str(one.seed), *map(_write_percent, (one.published, one.found)), str(one.path)] for one in found]
+    print_table(("seed", "published, %", "now, %", "run"), cells, right=("seed", "published, %", "now, %"))
+    same = sum(one.agrees for one in found)
+    print_lines(f"{same} of {len(found)} runs have the published error to the digit.")
+    return 0 if same == len(found) else 1
+
+
+def _write_percent(error: float | None) -> str:
+    return "diverged" if error is None else f"{error:.2f}"
 
 
 class _Printer(ConsoleWatcher):

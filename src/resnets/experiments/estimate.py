@@ -42,7 +42,7 @@ def _add_tests(job: Job, device: torch.device, step: float, cores: int | None = 
     """Seconds of a run, from those of a step: reading from files, on `cores` cores, and testing come on top."""
     tests = 1 + (job.steps * job.recipe.batch // job.source.images if job.budget.curve else 0)
     pixels, images = tests + sum(map(count_crops, job.tests)), job.source.test_images
-    seconds = step * (job.steps + _TESTING * pixels * images / job.recipe.batch)
+    seconds = step * (job.steps * job.pixels + _TESTING * pixels * images / job.recipe.batch)
     if (folder := job.source.folder) is None:
         return seconds
     training, middle = views_of(job.recipe, job.side)

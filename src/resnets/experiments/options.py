@@ -38,6 +38,20 @@ class ReproduceOptions(Options):
 
 
 @dataclass(frozen=True)
+class RerunOptions(Options):
+    seeds: tuple[int, ...] = option((), "only these seeds of the file: 0,1", parse=parse_seeds, metavar="N,N")
+    out: str = option("runs", "folder of the runs", metavar="DIR")
+    data_dir: str | None = option(None, "folder to look for CIFAR in", metavar="DIR")
+    device: str = option("auto", DEVICE)
+    engine: str = option("auto", "how units are computed", choices=ENGINES)
+    memory: str = option(
+        "auto", "fast, lean, min, or auto: the first that fits", choices=(*MODES, "auto"), metavar="MODE"
+    )
+    threads: str = option("auto", THREADS, parse=parse_threads, metavar="N|auto")
+    quiet: bool = option(False, "show no progress")
+
+
+@dataclass(frozen=True)
 class SweepOptions(Options):
     """Which runs a sweep makes. `vary` is kept as pairs of a field and its values."""
 

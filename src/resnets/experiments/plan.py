@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 from resnets.data.folder import IMAGENET_CLASSES, Folder, open_folder
@@ -63,6 +64,15 @@ class Job:
     @property
     def side(self) -> int:
         return self.source.side or self.spec.input_size
+
+    @property
+    def pixels(self) -> float:
+        """The mean number of pixels of an image in training, as a share of those at its largest."""
+        if not self.recipe.sizes:
+            return 1.0
+        sides, starts = zip(*self.recipe.size_steps, strict=True)
+        spans = (end - start for start, end in pairwise((*starts, 1.0)))
+        return sum((side / self.side) ** 2 * span for side, span in zip(sides, spans, strict=True))
 
     @property
     def tests(self) -> tuple[str, ...]:
@@ -264,6 +274,9 @@ def _describe_network(paper: Spec, spec: Spec) -> Iterable[str]:
 def _describe_recipe(paper: Recipe, ours: Recipe) -> Iterable[str]:
     if ours.length != paper.length:
         yield f"{ours.length} for {paper.length}"
+    if ours.sizes:
+        first, *later = ours.size_steps
+        yield ", ".join([f"images {first[0]}x{first[0]}", *(f"{side}x{side} from {at:.0%} on" for side, at in later)])
     for field in ("batch", "lr", "pad", "warmup", "milestones"):
         if (value := getattr(ours, field)) != getattr(paper, field):
             yield f"{field} {value or 'none'}"
