@@ -2,9 +2,9 @@
 //
 // A convolution here reads its input through a Source (raw, BN-ReLU, or BN's backward, computed on the way in) and
 // leaves its output through a Sink (plus the shortcut, or masked by ReLU, with the sums that the next BN wants), so that
-// a map travels through memory as seldom as can be. 3x3 convolutions use Winograd's F(2x2, 3x3): 16 products for four
-// pixels instead of 36, with an error like that of the direct sum. 1x1 convolutions are products of matrices. Any other
-// convolution (the first one, those with a stride) copies what a filter sees side by side, and is such a product then.
+// a map travels through memory as seldom as can be. 3x3 convolutions use Winograd's F(4x4, 3x3) of winograd.h, with an
+// error like that of the direct sum. 1x1 convolutions are products of matrices. Any other convolution (the first one, those
+// with a stride) copies what a filter sees side by side, and is such a product then.
 //
 // Pointers come in through ctypes, so no header of PyTorch is needed. The order of every sum follows from the shapes alone:
 // the result is the same on any number of threads. Channels are multiples of 8.

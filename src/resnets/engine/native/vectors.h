@@ -1,7 +1,8 @@
 // Vectors of floats, the memory of a thread, shares of work, and products of small matrices.
 //
 // The vectors are GCC's and Clang's: the same source is AVX-512 code on one machine, AVX2 code on another and plain code
-// on a third. How long they are changes no result: each number of a product has a sum of its own, in the same order.
+// on a third. Each number of a product has a sum of its own, whose order does not depend on how long they are. Elsewhere a
+// compiler may fuse other multiplications with additions, so CPUs of different kinds may round differently.
 
 #pragma once
 
