@@ -81,6 +81,7 @@ def test_a_run_that_pytorch_computes_says_that_threads_change_its_rounding(tmp_p
 def test_an_older_run_of_other_kernels_is_resumed_with_a_sentence(tmp_path, monkeypatch, capfd):
     import json
 
+    from resnets.engine.native.kernels import VERSION
     from tests.training.test_resume import interrupted
 
     with monkeypatch.context() as patch:
@@ -93,4 +94,4 @@ def test_an_older_run_of_other_kernels_is_resumed_with_a_sentence(tmp_path, monk
     config["engine"]["threads"] = 2
     run.config_path.write_text(json.dumps(config))
     tiny.train_tiny(tmp_path, **WIDE, quiet=False)
-    assert "goes on with kernels 2 instead of 1: all is the same up to rounding" in capfd.readouterr().err
+    assert f"goes on with kernels {VERSION} instead of 1: all is the same up to rounding" in capfd.readouterr().err
