@@ -105,11 +105,8 @@ def test_lines_are_saved_one_by_one_each_with_its_origin(tmp_path):
 def test_the_plan():
     full, quick = command.plan(None, False, None), command.plan(None, True, None)
     assert {section for section, _, _ in full} == set(table.SECTIONS) - {"race94"}  # which takes hours
-    assert {section for section, _, _ in quick} == set(table.SECTIONS) - {
-        "race",
-        "race94",
-        "large",
-    }  # which take minutes
+    slow = {"race", "race94", "large", "first", "jobs"}  # which take minutes
+    assert {section for section, _, _ in quick} == set(table.SECTIONS) - slow
     assert max(rounds for _, _, rounds in quick) <= 3
     assert {rounds for _, _, rounds in command.plan("step,data", False, 5)} == {5}
     [(section, line, _)] = command.plan("memory", False, None, "*1001*128")
