@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from resnets.data.annotations.pictures import Truth
 from resnets.detection.average_precision import (
     Found,
     Ranking,
-    Truth,
     average,
     draw_weights,
     find_interval,

@@ -24,17 +24,6 @@ _WORK = 2e8  # detections that a bootstrap may visit
 
 
 @dataclass(frozen=True, eq=False)
-class Truth:
-    """The objects of a picture."""
-
-    boxes: Floats  # (N, 4): left, top, right, bottom
-    labels: Indices
-    difficult: Bools  # VOC: neither to be found nor an error if they are
-    crowd: Bools  # COCO: a group; what lies in it is no error
-    areas: Floats  # COCO: of the object, or of its box
-
-
-@dataclass(frozen=True, eq=False)
 class Found:
     """The detections of a picture."""
 

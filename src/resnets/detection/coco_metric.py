@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from resnets.data.annotations.pictures import Truth
 from resnets.detection.average_precision import (
     Bools,
     Floats,
     Found,
     Ranking,
-    Truth,
     measure_101_points,
     measure_overlaps,
 )

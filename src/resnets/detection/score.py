@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from resnets.data.annotations.pictures import Truth
 from resnets.detection import coco_metric, voc_metric
 from resnets.detection.average_precision import (
     Area,
     Found,
     Ranking,
-    Truth,
     average,
     find_interval,
     measure_11_points,

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from resnets.detection.average_precision import Found, Ranking, Truth, measure_overlaps
+from resnets.data.annotations.pictures import Truth
+from resnets.detection.average_precision import Found, Ranking, measure_overlaps
 
 OVERLAP = 0.5
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from resnets.data import open_data, parse_folder
+from resnets.data import open_labelled, parse_folder
 from resnets.data.folder import Folder
 from resnets.data.images import Images
 from resnets.data.test_pictures import MemoryPictures, TestPictures, open_pictures
@@ -93,7 +93,7 @@ def _open_test_data(net: ResNet, data: Data | None, options: EvaluateOptions) ->
         if options.normalize or options.precise_bn:
             raise UserError("--normalize and --precise-bn take statistics of training images, which a folder has not.")
         return None, folder
-    images = open_data(what, options.data_dir)
+    images = open_labelled(what, options.data_dir)
     assert isinstance(images, Images)  # folders were seen to above
     return images, images.name
 

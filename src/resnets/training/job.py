@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from resnets.data import open_data, parse_folder
+from resnets.data import open_labelled, parse_folder
 from resnets.data.datasets import Datasets
 from resnets.data.folder import Folder
 from resnets.data.images import Images
@@ -120,7 +120,7 @@ def _refuse_whitening(recipe: Recipe) -> UserError:
 
 def open_images(data: Any, options: TrainOptions) -> Images | Folder | Datasets:
     if isinstance(data, str | Path | Images | Folder):
-        return open_data(data, options.data_dir)
+        return open_labelled(data, options.data_dir)
     if isinstance(data, Datasets):
         return data
     if isinstance(data, (tuple, list)):
