@@ -77,14 +77,14 @@ def _check(args: argparse.Namespace) -> int:
     import numpy as np
 
     from resnets.data import parse_folder
-    from resnets.data.annotations import is_annotated
     from resnets.data.bad_images import require_policy
     from resnets.data.check import check, parts
     from resnets.data.folder import open_folder
     from resnets.progress import Console
+    from resnets.recipe import is_boxed
 
     require_policy(args.bad_images)
-    if is_annotated(args.path):
+    if is_boxed(args.path):
         from resnets.cli.box_check import check_command
 
         return check_command(args.path, args.sheet, args.bad_images)

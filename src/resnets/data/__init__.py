@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from resnets.cache import cache_dir
 from resnets.counter_rng import order
 from resnets.data import fetch
-from resnets.data.annotations import is_annotated, open_annotated
+from resnets.data.annotations import open_annotated
 from resnets.data.annotations.pictures import AnnotatedData
 from resnets.data.folder import Folder, open_folder
 from resnets.data.images import Images
@@ -27,6 +27,7 @@ from resnets.data.sets import DATASETS
 from resnets.data.synthetic import synthetic as _synthetic
 from resnets.errors import UserError, shown
 from resnets.progress import Console, Progress, Silent
+from resnets.recipe import is_boxed
 
 if TYPE_CHECKING:
     from resnets.data.augment import Augment, Normalize
@@ -76,7 +77,7 @@ def open_data(
         return what
     if not isinstance(what, str | os.PathLike):
         raise UserError(f"data must be a name, a folder, Images or Folder, not {shown(what)}.")
-    if is_annotated(os.fspath(what)):
+    if is_boxed(os.fspath(what)):
         return open_annotated(os.fspath(what))
     folder, imagenet = parse_folder(os.fspath(what))
     return load(os.fspath(what), dir, progress) if folder is None else open_folder(folder, imagenet)

@@ -96,6 +96,13 @@ def _to_percent(value: float | None) -> float | None:
     return None if value is None else 100 * value
 
 
+def choose_metric(data: str, paths: Sequence[str]) -> str:
+    """The metric that belongs to data: COCO's for its form, VOC 2007's for pictures of that year, else VOC 2012's."""
+    if data.startswith("coco:"):
+        return "coco"
+    return "voc2007" if data.startswith("voc:") and any("VOC2007" in path for path in paths[:1]) else "voc2012"
+
+
 def score_detections(
     truths: Sequence[Truth], found: Sequence[Found], classes: Sequence[str], metric: str = "voc2007"
 ) -> DetectionScore:

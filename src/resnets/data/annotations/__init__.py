@@ -24,11 +24,6 @@ KINDS = {
 Parts = tuple["tuple[str, ...] | None", Sequence[Entry], "Sequence[Entry] | None"]  # classes, if the form names them
 
 
-def is_annotated(word: str) -> bool:
-    """Whether a word names pictures with boxes."""
-    return ":" in word and word.partition(":")[0] in KINDS
-
-
 def open_annotated(
     word: str,
     *,

@@ -13,15 +13,11 @@ import numpy.typing as npt
 from resnets.data.images import Indices, split
 from resnets.errors import UserError, one_of
 from resnets.metadata import IMAGENET_MEAN_STD
+from resnets.options import BAD_BOXES
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
-POLICIES = {
-    "error": "refuse them",
-    "clip": "cut those that reach beyond the picture, skip the others",
-    "skip": "leave them out",
-}
 _TOLERANCE = 1.0  # pixels beyond the picture that rounding may cause; they are cut off without a word
 _WARNINGS = 10
 
@@ -142,8 +138,8 @@ class BoxJudge:
     """Checks boxes and keeps those that are good, by a policy for the others."""
 
     def __init__(self, policy: str = "error", warn: Callable[[str], None] = lambda sentence: None) -> None:
-        if policy not in POLICIES:
-            raise one_of("policy for bad boxes", policy, POLICIES)
+        if policy not in BAD_BOXES:
+            raise one_of("policy for bad boxes", policy, BAD_BOXES)
         self.policy, self.warn = policy, warn
         self.faults: list[BoxFault] = []
 
