@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from resnets.data.annotations.pictures import Truth
+from resnets.detect_options import METRICS
 from resnets.detection import coco_metric, voc_metric
 from resnets.detection.average_precision import (
     Area,
@@ -20,11 +21,6 @@ from resnets.detection.average_precision import (
 )
 from resnets.errors import UserError, one_of
 
-METRICS = {
-    "voc2007": "the mean precision at 11 recalls, overlap 0.5",
-    "voc2012": "the area under precision, overlap 0.5",
-    "coco": "the mean over overlaps 0.5 to 0.95, and eleven other numbers",
-}
 _AREAS: dict[str, Area] = {
     "voc2007": measure_11_points,
     "voc2012": measure_area,
