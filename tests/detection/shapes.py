@@ -43,7 +43,9 @@ def draw_picture(random: np.random.Generator, size: tuple[int, int]) -> tuple[Im
     return picture, found
 
 
-def write_shapes(root: Path, count: int = 10, *, tests: int = 0, seed: int = 0, size: tuple[int, int] = (96, 96)) -> str:
+def write_shapes(
+    root: Path, count: int = 10, *, tests: int = 0, seed: int = 0, size: tuple[int, int] = (96, 96)
+) -> str:
     """Write pictures; returns what `--data` takes. Without `tests` the training pictures are the test pictures."""
     random = np.random.default_rng(seed)
     for folder in ("JPEGImages", "Annotations", "ImageSets/Main"):

@@ -41,8 +41,14 @@ class Backbone(nn.Module):
         # Lists of modules that have their names elsewhere; nn.Module would give them second names.
         self.__dict__.update(shared=[], tail=[], frozen=0, engine="plain", memory="fast", _cache={})
 
+    def list_activation(self) -> list[nn.Module]:
+        """The layers through which the region proposal network reads the shared map."""
+        return []
+
     def read_for_proposals(self, x: Tensor) -> Tensor:
         """The shared map as the region proposal network reads it."""
+        for module in self.list_activation():
+            x = run_fixed(module, x)
         return x
 
     # --- how it is computed ---------------------------------------------------------------------
@@ -132,12 +138,13 @@ class ResNetBackbone(Backbone):
         shared[0].insert(0, self.stem)
         self.__dict__.update(shared=shared, tail=[*tail, self.last])
 
-    def read_for_proposals(self, x: Tensor) -> Tensor:
-        """Behind the activation with which the next unit begins, if it begins with one."""
+    def list_activation(self) -> list[nn.Module]:
+        """The activation with which the next unit begins, if it begins with one."""
         unit = self.tail[0]
         assert isinstance(unit, Unit)
-        first = unit.shared if len(unit.shared) else getattr(unit.residual, "before", nn.Identity())
-        return run_fixed(first, x)
+        if len(unit.shared):
+            return [unit.shared]
+        return [unit.residual.before] if hasattr(unit.residual, "before") else []  # type: ignore[list-item]
 
 
 class VggBackbone(Backbone):

@@ -70,6 +70,15 @@ class Look:
             self.scales.append(torch.tensor([across, down, across, down], device=device))
             self.seen.append((height, width))
 
+    @classmethod
+    def at_image(cls, detector: FasterRCNN, image: Tensor) -> Look:
+        """A normalised picture (3, H, W) as it is."""
+        look = cls.__new__(cls)
+        look.detector, look.mirrored, look.size = detector, False, (image.shape[1], image.shape[2])
+        look.maps, look.scales = [detector.look(image)], [torch.ones(4, device=image.device)]
+        look.seen, look.sides = [look.size], (detector.scaling.side,)
+        return look
+
     def propose(self, count: int) -> tuple[Tensor, Tensor]:
         """Proposals in pixels of the picture, from the scale that is nearest to the detector's own, as in v1."""
         own = self.detector.scaling.side
@@ -116,9 +125,15 @@ def detect(detectors: Sequence[FasterRCNN], pixels: Pixels, testing: Testing = T
     """The objects in a picture (height, width, 3), the best first, in pixels of the picture."""
     if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] != 3:
         raise UserError(f"a picture must be uint8 (height, width, 3), not {pixels.dtype} {pixels.shape}.")
-    hold()
     flips = (False, True) if testing.mirror else (False,)
     looks = [Look(detector, pixels, testing.sides, flip) for detector in detectors for flip in flips]
+    return detect_in(looks, testing)
+
+
+@torch.no_grad()
+def detect_in(looks: Sequence[Look], testing: Testing) -> Found:
+    """The objects that all looks at a picture see together."""
+    hold()
     regions = _join_proposals(looks, testing.proposals)
     probabilities, boxes = judge_together(looks, regions)
     if testing.refine and len(regions):
