@@ -12,10 +12,17 @@ TINY = {"widths": (16, 32, 64, 128), "blocks": (1, 1, 1, 1), "rpn_width": 64}  #
 QUICK = {  # recipe for pictures of this size
     "detect_side": "96",
     "detect_longest": 128,
-    "anchor_sizes": "16,32,64",
+    "anchor_sizes": "24,36",
+    "anchor_ratios": (1.0,),
     "pool_size": 7,
     "rpn_batch": 64,
     "roi_batch": 32,
+    "optimizer": "AdamW",
+    "lr": 0.002,
+    "weight_decay": 0.01,
+    "warmup": "20it",
+    "warmup_lr": 0.0005,
+    "flip": "none",
     "threads": "1",
     "decoders": 1,
 }

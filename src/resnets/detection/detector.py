@@ -95,6 +95,7 @@ class FasterRCNN(nn.Module):
         self.classifier = nn.Linear(features, spec.num_classes + 1)
         self.regressor = nn.Linear(features, 4 * spec.num_classes)
         self._initialize(generator)
+        self.train()  # with BN fixed
 
     def _initialize(self, generator: torch.Generator) -> None:
         """The new layers as in Faster R-CNN: normal of 0.01, of 0.001 for the shifts of regions, biases 0."""
@@ -161,7 +162,7 @@ class FasterRCNN(nn.Module):
 
     def judge(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Scores (N, classes + 1) and shifts (N, classes, 4) of features."""
-        return self.classifier(features), self.regressor(features).view(len(features), -1, 4)
+        return self.classifier(features), self.regressor(features).view(-1, self.spec.num_classes, 4)
 
     def describe_in_context(self, x: Tensor, regions: Tensor, size: tuple[int, int]) -> Tensor:
         """The features of regions, with that of the whole picture beside each if the spec says so."""

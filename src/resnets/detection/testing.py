@@ -34,6 +34,8 @@ _USUAL = 224.0  # pixels: the side at which a region has the size that the backb
 class Testing:
     """How pictures are tested."""
 
+    __test__ = False  # no test of pytest's
+
     sides: tuple[int, ...] = ()  # shorter sides of the picture; () is the detector's own
     mirror: bool = False
     refine: bool = False
