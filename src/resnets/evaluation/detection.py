@@ -15,7 +15,7 @@ from PIL import Image
 from resnets.data.annotations import open_annotated
 from resnets.data.annotations.check import decode_as_described
 from resnets.data.annotations.drawing import draw_boxes
-from resnets.data.annotations.pictures import AnnotatedData, BoxedPictures
+from resnets.data.annotations.pictures import AnnotatedData, BoxedPictures, Truth
 from resnets.data.bad_images import BadImages
 from resnets.data.decode import BadImageError
 from resnets.data.picture import look_at_file
@@ -40,6 +40,29 @@ def evaluate_detectors(
     words: Sequence[Any], data: Any, options: EvaluateOptions, progress: Progress, warn: Callable[[str], None]
 ) -> DetectionScore:
     """The mean average precision of a detector, or of several as an ensemble."""
+    return detect_all(words, data, options, progress, warn).score(options.metric)
+
+
+@dataclass(frozen=True)
+class Detected:
+    """What detectors found in pictures, and what there is; `score` judges it by any metric."""
+
+    truths: list[Truth]
+    found: list[Found]
+    classes: tuple[str, ...]
+    usual: str  # the metric that belongs to the data
+    context: dict[str, Any]
+    nets: list[FasterRCNN]
+
+    def score(self, metric: str | None = None) -> DetectionScore:
+        score = score_detections(self.truths, self.found, self.classes, metric or self.usual)
+        return score.with_context(self.context, self.nets)
+
+
+def detect_all(
+    words: Sequence[Any], data: Any, options: EvaluateOptions, progress: Progress, warn: Callable[[str], None]
+) -> Detected:
+    """Detect the objects in all test pictures, few of them in memory at a time."""
     _refuse_views(options)
     if options.normalize or options.precise_bn or options.network or options.source != "auto":
         raise UserError("--normalize, --precise-bn, --network and --source are for classifiers.")
@@ -47,8 +70,7 @@ def evaluate_detectors(
     _require_same_classes(nets)
     boxed = _open_boxes(nets[0], options.data if data is None else data, options.bad_boxes, warn)
     pictures = boxed.test or boxed.train
-    testing = make_testing(options)
-    bad = BadImages(options.bad_images, warn)
+    testing, bad = make_testing(options), BadImages(options.bad_images, warn)
     kept, found = [], []
     with Threads(options.threads), progress.task(f"testing on {boxed.name}", len(pictures)) as advance:
         for index, pixels in _decode(pictures, bad):
@@ -58,9 +80,6 @@ def evaluate_detectors(
             advance(1)
     if not kept:
         raise UserError(f"{boxed.name} has no picture that can be read.")
-    truths = [pictures.truth(index) for index in kept]
-    metric = options.metric or choose_metric(boxed.name, pictures.paths)
-    score = score_detections(truths, found, boxed.classes, metric)
     context = {
         "network": nets[0].spec.to_dict(),
         **({"networks": [net.spec.to_dict() for net in nets]} if len(nets) > 1 else {}),
@@ -69,7 +88,8 @@ def evaluate_detectors(
         "views": testing.describe(len(nets)),
         **({"skipped": len(bad.met)} if bad.met else {}),
     }
-    return score.with_context(context, nets)
+    usual = choose_metric(boxed.name, pictures.paths)
+    return Detected([pictures.truth(i) for i in kept], found, boxed.classes, usual, context, nets)
 
 
 def _refuse_views(options: EvaluateOptions | PredictOptions) -> None:
