@@ -385,7 +385,7 @@ RECIPES: dict[str, Recipe] = {
             anchor_sizes="64,128,256,512",
         ),
         dataclasses.replace(  # own pictures: docs/decisions/0024-detection-quick.md
-            _VOC, name="detection-quick", length="6ep", lr=0.002, schedule="cosine", milestones="", warmup="50it",
+            _VOC, name="detection-quick", length="12ep", lr=0.002, schedule="cosine", milestones="", warmup="50it",
             warmup_lr=0.0005, weight_decay=1e-4, freeze=2, detect_side="320", detect_longest=533,
             anchor_sizes="auto", pool_size=7, rpn_batch=128, roi_batch=48,
         ),
