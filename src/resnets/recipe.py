@@ -109,6 +109,20 @@ class Recipe:
         False, "also score the mean of each test image and its mirror image, as a second number", later=True
     )
     optimizer_options: str = _field("", "keywords of a torch.optim class: betas=0.9,0.95,eps=1e-6", later=True)
+    detect_side: str = _field(
+        "600", "detection: shorter side of the pictures; several, as 480,600: one of them at random", later=True
+    )
+    detect_longest: int = _field(1000, "detection: longest side of the pictures", later=True, least=32, most=8192)
+    anchor_sizes: str = _field(
+        "128,256,512", "detection: sides of the square anchors, in pixels as the network sees them; auto: by the boxes",
+        later=True,
+    )  # fmt: skip
+    pool_size: int = _field(14, "detection: a region is pooled to N x N", later=True, least=1, most=64)
+    rpn_batch: int = _field(256, "detection: anchors of a picture that a step learns from", later=True, least=1)
+    roi_batch: int = _field(128, "detection: regions of a picture that a step learns from", later=True, least=1)
+    roi_positive: float = _field(
+        0.25, "detection: largest share of these regions that hold an object", later=True, least=0, most=1
+    )
 
     def __post_init__(self) -> None:
         if isinstance(self.optimizer_options, Mapping):
@@ -129,7 +143,8 @@ class Recipe:
         spans = self.warmup, *self.milestone_spans
         for span in spans if self.length == "auto" else (self.length, *spans):
             parse_span(span)
-        _ = self.size_steps, self.shorter, read_keywords(self.optimizer_options)  # parsing checks them
+        # parsing checks them
+        _ = self.size_steps, self.shorter, read_keywords(self.optimizer_options), self.detect_sides, self.anchor_sides
 
     @property
     def milestone_spans(self) -> tuple[str, ...]:
@@ -159,6 +174,27 @@ class Recipe:
                 f"recipe {self.name}: shorter_side must look like 256-480, from 224 up, not {self.shorter_side!r}."
             )
         return int(match[1]), int(match[2])
+
+    @property
+    def detect_sides(self) -> tuple[int, ...]:
+        """`detect_side` as numbers."""
+        if not re.fullmatch(r"[0-9]{2,4}(,[0-9]{2,4}){0,15}", self.detect_side):
+            raise UserError(
+                f"recipe {self.name}: detect_side must look like 600 or 480,600, not {shown(self.detect_side)}."
+            )
+        return tuple(map(int, self.detect_side.split(",")))
+
+    @property
+    def anchor_sides(self) -> tuple[int, ...]:
+        """`anchor_sizes` as numbers; () if they follow from the boxes."""
+        if self.anchor_sizes == "auto":
+            return ()
+        if not re.fullmatch(r"[1-9][0-9]{0,3}(,[1-9][0-9]{0,3}){0,15}", self.anchor_sizes):
+            raise UserError(
+                f"recipe {self.name}: anchor_sizes must look like 128,256,512 or be auto, not "
+                f"{shown(self.anchor_sizes)}."
+            )
+        return tuple(map(int, self.anchor_sizes.split(",")))
 
     @property
     def depends_on_length(self) -> str | None:
@@ -305,6 +341,19 @@ _TUNE = dataclasses.replace(  # own images, from given weights
     augment="auto",
 )
 
+_VOC = dataclasses.replace(  # Faster R-CNN, which v1 follows; one picture a step, as in approximate joint training
+    _PAPER,
+    name="voc-paper",
+    length="80000it",
+    batch=1,
+    lr=0.001,
+    milestones="60000it",
+    warmup="0it",
+    weight_decay=5e-4,
+    freeze=1,
+    augment="scale",
+)
+
 RECIPES: dict[str, Recipe] = {
     recipe.name: recipe
     for recipe in (
@@ -330,12 +379,24 @@ RECIPES: dict[str, Recipe] = {
         dataclasses.replace(  # from the weights of cifar-quick and cifar-hours: docs/decisions/0010-cifar-finetune.md
             _TUNE, name="cifar-finetune", optimizer="muon", lr=0.1, muon_lr=0.1, augment="pad"
         ),
+        _VOC,
+        dataclasses.replace(  # v1: 8 pictures a step, anchors of 64 pixels added
+            _VOC, name="coco-paper", length="320000it", batch=8, micro_batch=1, milestones="240000it",
+            anchor_sizes="64,128,256,512",
+        ),
+        dataclasses.replace(  # own pictures: docs/decisions/0024-detection-quick.md
+            _VOC, name="detection-quick", length="12ep", lr=0.002, schedule="cosine", milestones="", warmup="50it",
+            warmup_lr=0.0005, weight_decay=1e-4, freeze=2, detect_side="320", detect_longest=533,
+            anchor_sizes="auto", pool_size=7, rpn_batch=128, roi_batch=48,
+        ),
     )
 }  # fmt: skip
 
 
 def default_recipe(data: str, in_files: bool, weights: bool) -> tuple[str, str]:
     """The recipe for data and weights if the user names none, and why: docs/decisions/0016-default-recipe.md."""
+    if is_boxed(data):
+        return "detection-quick", "the default for pictures with boxes"
     if weights:
         return "finetune", "the default with weights"
     if not in_files:
@@ -343,6 +404,15 @@ def default_recipe(data: str, in_files: bool, weights: bool) -> tuple[str, str]:
     if data.startswith("imagenet:"):
         return "imagenet-paper", "the default for ImageNet"
     return "scratch", "the default for images of your own without weights"
+
+
+BOX_FORMS = ("voc", "coco", "yolo", "csv")  # of pictures with boxes
+DETECTION = ("voc-paper", "coco-paper", "detection-quick")
+
+
+def is_boxed(data: str) -> bool:
+    """Whether a word names pictures with boxes, as `voc:DIR`."""
+    return ":" in data and data.partition(":")[0] in BOX_FORMS
 
 
 NEED_WEIGHTS = ("finetune", "cifar-finetune")

@@ -282,7 +282,11 @@ SCORE = {
 CONFIG = Record(
     {
         "run": {
-            "network": IfHas("module", {"name": TEXT, "module": TEXT}, shape_of(Spec)),
+            "network": IfHas(
+                "module",
+                {"name": TEXT, "module": TEXT},
+                IfHas("backbone", {"name": TEXT, "num_classes": POSITIVE}, shape_of(Spec)),
+            ),
             "data": {"name": TEXT, "digest": TEXT},
             "recipe": {"name": TEXT, **shape_of(Recipe)},
             "seed": SEED,

@@ -29,9 +29,10 @@ from typing import IO, Any, TypeVar
 from weakref import WeakSet
 
 from resnets import records
+from resnets.detector_spec import DetectorSpec
 from resnets.errors import UserError
 from resnets.ownership import open_plain
-from resnets.recipe import LATER, RECIPES, Recipe, recipe_of
+from resnets.recipe import LATER, RECIPES, Recipe, is_boxed, recipe_of
 from resnets.spec import Spec
 
 Item = TypeVar("Item")
@@ -48,11 +49,20 @@ class ModuleKey:
         return {"name": self.name, "module": self.module}
 
 
+Network = Spec | DetectorSpec | ModuleKey
+
+
+def _read_network(data: dict[str, Any]) -> Network:
+    if "module" in data:
+        return ModuleKey(data["name"], data["module"])
+    return DetectorSpec.from_dict(data) if "backbone" in data else Spec.from_dict(data)
+
+
 @dataclass(frozen=True)
 class RunKey:
     """What makes a run different from another. Two equal ones give the same numbers on the same machine."""
 
-    network: Spec | ModuleKey
+    network: Network
     data: str  # as the user named it
     digest: str  # of its pixels and labels
     recipe: Recipe
@@ -77,7 +87,7 @@ class RunKey:
         base = RECIPES.get(name, Recipe(name))
         source, network = data["data"], data["network"]
         return cls(
-            ModuleKey(network["name"], network["module"]) if "module" in network else Spec.from_dict(network),
+            _read_network(network),
             source["name"],
             source["digest"],
             recipe_of(base, **{**LATER, **recipe}),
@@ -91,6 +101,8 @@ class RunKey:
         """The network, for what needs a residual network of this package."""
         if isinstance(self.network, ModuleKey):
             raise UserError(f"a run of {self.network.name}, a module of yours, has no network that resnets can build.")
+        if isinstance(self.network, DetectorSpec):
+            raise UserError(f"a run of {self.network.name} is a detector; this needs a classifier.")
         return self.network
 
     @property
@@ -138,6 +150,8 @@ class Run:
         """What to open its data by, from any working directory."""
         config, name = self.config, self.identity.data
         path = config.get("data_path")
+        if path and is_boxed(path):
+            return path
         kind = "imagenet:" if name.startswith("imagenet:") else ""
         return f"{kind}{path}" if path and Path(path).exists() else name
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from resnets.analysis.options import AnalyzeOptions
 from resnets.analysis.propagation import Propagation, propagation
 from resnets.counter_rng import order
-from resnets.data import open_data
+from resnets.data import open_labelled
 from resnets.data.batches import FileBatches, MemoryBatches
 from resnets.data.folder import Folder
 from resnets.data.images import Images
@@ -64,7 +64,7 @@ def analyze(model: Model, data: Data | None = None, *, options: AnalyzeOptions) 
     """
     if isinstance(model, ResNet):
         what: Any = data or options.data or model.metadata.data or "cifar10"
-        images = open_data(what, options.data_dir)
+        images = open_labelled(what, options.data_dir)
         return measure(copy.deepcopy(model.original), images, options)
     word = str(model.path) if isinstance(model, Run) else os.fspath(model)
     (analysis,) = analyze_each([word], data, options=options)
@@ -88,7 +88,7 @@ def analyze_each(
     for case in cases:
         what: Any = data or options.data or case.data or "cifar10"
         if str(what) not in opened:
-            opened[str(what)] = open_data(what, options.data_dir)
+            opened[str(what)] = open_labelled(what, options.data_dir)
         images = opened[str(what)]
         net = case.make(images)
         known = net.metadata

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from resnets.cli.options import Command
+from resnets.cli.results import write_result
+from resnets.errors import UserError
 from resnets.evaluation.options import EvaluateOptions
-from resnets.text import json_text, print_json, print_lines, print_table, say
+from resnets.text import print_json, print_lines, print_table, say
 from resnets.zoo import NetworkOptions
 
 if TYPE_CHECKING:
@@ -24,28 +26,36 @@ def evaluate(commands: Commands) -> None:
         "eval",
         EvaluateOptions,
         NetworkOptions,
-        help="measure the test error of a run or of weights",
+        help="measure the test error of a run or of weights, or the mAP of a detector",
         description="Measure the test error of trained weights: a pretrained name, a file of ours or of another "
         "library, a run. Several of them are an ensemble, whose answers are averaged. Pictures are seen as the file "
-        "says, or by one of the papers' protocols.",
+        "says, or by one of the papers' protocols. Of a detector, mean average precision with its interval.",
         usage="%(prog)s [options] WEIGHTS ...",
     )
     command.add("models", nargs="+", help="a pretrained name, a file of weights, or a run's folder", metavar="WEIGHTS")
     command.add("--per-class", action="store_true", help="print the error of each class")
     command.add("--mistakes", action="store_true", help="print which images are wrong, and what they are taken for")
+    command.add("--compare", help="a second detector: the difference of both, with its interval", metavar="WEIGHTS")
     command.add("-o", "--out", help="write the result as JSON, with its provenance", metavar="FILE")
     command.add("--json", action="store_true", help="print JSON")
     command.add_options()
 
     def run(args: argparse.Namespace) -> None:
+        from resnets.cli.detection_output import evaluate_detectors
+
         given, changes = command.read(args)
         options = EvaluateOptions(**given)
         from resnets.evaluation.evaluate import evaluate
         from resnets.progress import Console
+        from resnets.weights.detectors import is_detector
 
+        if any(map(is_detector, args.models)):
+            return evaluate_detectors(args, options, changes, _warn)
+        if args.compare is not None:
+            raise UserError("--compare is for detectors; `resnets compare RUN RUN` compares runs of classifiers.")
         score = evaluate(args.models, options=options, changes=changes, progress=Console(), warn=_warn)
         if args.out:
-            _write(
+            write_result(
                 Path(args.out), {**_to_dict(score), "weights": [dict(net.metadata.provenance) for net in score.models]}
             )
         if args.json:
@@ -92,10 +102,3 @@ def _print_mistakes(score: Score) -> None:
     print_table(("image", "is", "taken for"), rows)
     if len(score.mistakes) > _NAMED:
         print_lines(f"and {len(score.mistakes) - _NAMED:,} more")
-
-
-def _write(path: Path, result: dict[str, Any]) -> None:
-    from resnets.atomic import write_atomically
-    from resnets.runs import provenance
-
-    write_atomically(path, (json_text({**result, **provenance()}, indent=1) + "\n").encode())

@@ -75,7 +75,7 @@ class Csv:
     def write(self, found: Prediction) -> None:
         rows = zip(found.labels, found.classes, found.probabilities, strict=True)
         for rank, (label, name, share) in enumerate(rows, 1):
-            self._line(_cell(found.file), rank, label, _cell(name), f"{share:.6f}")
+            self._line(write_cell(found.file), rank, label, write_cell(name), f"{share:.6f}")
 
     def _line(self, *cells: object) -> None:
         text = io.StringIO()
@@ -86,7 +86,7 @@ class Csv:
         pass
 
 
-def _cell(name: str) -> str:
+def write_cell(name: str) -> str:
     return printable(f"'{name}" if name.startswith(_FORMULA) else name)
 
 

@@ -8,12 +8,14 @@ from typing import Any
 from resnets.cli.left_out import LeftOut
 from resnets.errors import UserError
 from resnets.experiments.budgets import BUDGETS
+from resnets.experiments.detection import HEADER, reproduce_detection
 from resnets.experiments.options import ReproduceOptions, RerunOptions
 from resnets.experiments.outcomes import Outcomes
 from resnets.experiments.plan import Job, Plan, RowEstimate
 from resnets.experiments.reproduce import ConsoleWatcher, Reproduction, reproduce
 from resnets.experiments.rerun import rerun
 from resnets.options import fields_of
+from resnets.papers.detection import PAPER
 from resnets.papers.tables import EXPERIMENTS
 from resnets.text import clock, print_lines, print_table, say
 
@@ -24,6 +26,10 @@ _SOON = 60.0  # seconds; shorter plans get no warning
 
 def list_command() -> None:
     cells = [[e.name, e.where, str(len(e.rows)), e.title] for e in EXPERIMENTS.values()]
+    rows = {cell.row for table in PAPER for cell in table.cells if cell.row}
+    cells.append(
+        ["detection", "v1 Tables 7 to 9", str(len(rows)), "Faster R-CNN, ResNet against VGG-16 (paper and day)"]
+    )
     print_table(("experiment", "where", "rows", "what"), cells, right=("rows",))
     print_lines()
     print_table(("budget", "seeds", "what"), [[b.name, str(b.seeds), b.text] for b in BUDGETS.values()], ("seeds",))
@@ -53,6 +59,26 @@ def rerun_command(file: str, names: list[str], given: dict[str, Any]) -> int:
 
 def _write_percent(error: float | None) -> str:
     return "diverged" if error is None else f"{error:.2f}"
+
+
+def detection_command(options: ReproduceOptions) -> int:
+    """`reproduce detection`: the plan with prices, the runs, the tables."""
+    found = reproduce_detection(options, lambda sentence: print_lines(sentence, flush=True))
+    header = ("row", "steps", "multiply-adds", "hours here", "waits for")
+    cells = [
+        [one.row.name, f"{one.steps:,}", f"{one.cost / 1e15:,.1f} P", _write_hours(one.hours), one.missing]
+        for one in found.plan
+    ]
+    print_table(header, cells, right=header[1:4])
+    print_lines("", "Each row is trained by:", *(f"  {one.command}" for one in found.plan))
+    for table in found.tables:
+        print_lines("", table.title)
+        print_table(HEADER, table.cells, HEADER[1:])
+    return 0
+
+
+def _write_hours(hours: float) -> str:
+    return f"{hours:,.1f}" if hours < 100 else f"{hours:,.0f}"
 
 
 class _Printer(ConsoleWatcher):

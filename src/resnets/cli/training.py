@@ -7,8 +7,10 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from resnets.cli.detection_output import print_detection
 from resnets.cli.options import Command
 from resnets.cli.sweep import add_sweep_options, sweep_command
+from resnets.detector_spec import DetectorOptions, detector_of, is_detector
 from resnets.errors import UserError
 from resnets.experiments.options import SweepOptions
 from resnets.options import fields_of
@@ -29,26 +31,31 @@ def train(commands: Commands) -> None:
         TrainOptions,
         Recipe,
         NetworkOptions,
+        DetectorOptions,
         SweepOptions,
         help="train a network by a recipe; the same command again resumes",
         description="Train a network by a recipe. The same command again resumes the run, or shows its result.",
         usage="%(prog)s [options] NETWORK",
     )
-    command.add("network", help="a name from 'resnets models'", metavar="NETWORK")
+    command.add("network", help="a name from 'resnets models'; faster_rcnn_NETWORK is a detector", metavar="NETWORK")
     add_sweep_options(command.parser)
     command.add_options(hidden=tuple(fields_of(SweepOptions)))
 
     def run(args: argparse.Namespace) -> int:
         from resnets.data import parse_folder
 
-        given, changes, network, several = command.read(args)
+        given, changes, network, detector, several = command.read(args)
         options, sweep = TrainOptions(**given), SweepOptions(**several)
         is_folder = parse_folder(options.data)[0] is not None
         default, _ = default_recipe(options.data, is_folder, options.weights is not None)
         recipe_of(
             default if options.recipe == "auto" else options.recipe, **changes
         )  # refused before torch is imported
-        spec_of(args.network, **network)
+        if is_detector(args.network):
+            detector_of(args.network, network=network, **detector)
+        else:
+            spec_of(args.network, **network)
+        network |= detector
         if sweep.vary or sweep.seeds or sweep.runs > 1:
             return sweep_command(args.network, sweep, {**options.to_dict(), **changes, "network": network})
         from resnets.training.session import train
@@ -74,6 +81,8 @@ def print_result(run: Run) -> None:
 
     result, identity = run.result or {}, run.identity
     what = f"{identity.network.name} on {identity.data}, seed {identity.seed}, {result['steps']:,} iterations"
+    if result.get("task") == "detection":
+        return print_detection(run, what)
     for split in ("validation", "test"):
         if split in result:
             print_lines(f"{what}: {split} {_describe_error(result[split])}")

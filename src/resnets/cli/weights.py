@@ -66,10 +66,16 @@ def export(commands: Commands) -> None:
     def run(args: argparse.Namespace) -> None:
         given, changes = command.read(args)
         options = ExportOptions(**given)
+        from resnets.detection import onnx as detector_onnx
+        from resnets.detector_spec import DetectorSpec
         from resnets.weights.export import describe_use, export
 
         done = export(args.model, args.out, options=options, changes=changes)
         spec = done.net.spec
+        if isinstance(spec, DetectorSpec):
+            print_lines(done.net.metadata.origin, detector_onnx.describe_use(done.net))
+            print_lines(f"compared with PyTorch on three shapes: detections differ by at most {done.difference:.1e}")
+            return print_lines(done.path)
         print_lines(done.net.metadata.origin)
         print_lines(f"images (N, {spec.in_channels}, H, W) to scores (N, {spec.num_classes}); {describe_use(done.net)}")
         print_lines(

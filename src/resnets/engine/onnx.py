@@ -78,7 +78,9 @@ class Graph:
             case nn.ReLU():
                 return self.add("Relu", x)
             case nn.MaxPool2d():
-                return self.add("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
+                window: tuple[Any, ...] = (module.kernel_size, module.stride, module.padding)
+                side, stride, edge = map(int, window)
+                return self.add("MaxPool", x, kernel_shape=[side] * 2, strides=[stride] * 2, pads=[edge] * 4)
             case shortcuts.Pad():
                 return self.pad(module, x)
         raise TypeError(f"no ONNX for {type(module).__name__}")
@@ -165,11 +167,16 @@ def export(
     real = graph.onnx.TensorProto.FLOAT
     images = make.make_tensor_value_info("images", real, ["batch", spec.in_channels, "height", "width"])
     result = make.make_tensor_value_info(scores, real, ["batch", spec.num_classes])
-    body = make.make_graph(graph.nodes, spec.name, [images], [result], graph.weights)
+    return write_model(graph, spec.name, [images], [result], about or {})
+
+
+def write_model(graph: Graph, name: str, inputs: list[Any], outputs: list[Any], about: Mapping[str, str]) -> bytes:
+    make = graph.onnx.helper
+    body = make.make_graph(graph.nodes, name, inputs, outputs, graph.weights)
     model = make.make_model(
         body, opset_imports=[make.make_opsetid("", _OPSET)], ir_version=_IR, producer_name="resnets"
     )
-    graph.onnx.helper.set_model_props(model, dict(about or {}))
+    graph.onnx.helper.set_model_props(model, dict(about))
     return model.SerializeToString()
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from resnets.data import open_data, parse_folder
+from resnets.data import open_labelled, parse_folder
 from resnets.data.folder import Folder
 from resnets.data.images import Images
 from resnets.data.test_pictures import MemoryPictures, TestPictures, open_pictures
@@ -20,6 +20,7 @@ from resnets.engine.device import choose
 from resnets.engine.inference import inference
 from resnets.engine.threads import Threads
 from resnets.errors import UserError
+from resnets.evaluation.detection import evaluate_detectors
 from resnets.evaluation.ensemble import Member, batches, probabilities
 from resnets.evaluation.options import EvaluateOptions, PredictOptions
 from resnets.evaluation.precise_bn import precise_bn
@@ -28,6 +29,7 @@ from resnets.nn import ResNet
 from resnets.options import takes
 from resnets.progress import Progress, Silent
 from resnets.runs import Run
+from resnets.weights.detectors import is_detector
 from resnets.weights.models import Model, open_model
 
 Data = str | os.PathLike[str] | Images | Folder
@@ -47,8 +49,10 @@ def evaluate(
     changes: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
     warn: Callable[[str], None] = _ignore,
-) -> Score:
+) -> Any:
     """The error of a network on test images: of a set such as `cifar10`, or of a folder of class folders.
+
+    The result is a `Score`; of a detector, on pictures with boxes, a `DetectionScore`.
 
     `model` is what `load` takes, or a list of them: an ensemble, whose answers are averaged. Without `data` it is
     tested on the test images of the data that it was trained on. Folders are matched with the network's classes by
@@ -58,6 +62,11 @@ def evaluate(
     >>> score.error, score.interval, score.per_class[3].error, score.mistakes[:5]
     """
     words: Sequence[Model] = [model] if isinstance(model, str | os.PathLike | Run | nn.Module) else model
+    if any(map(is_detector, words)):
+        if changes:
+            raise UserError(f"a detector is tested as it is; leave out {', '.join(changes)}.")
+        return evaluate_detectors(words, data, options, progress or Silent(), warn)
+    options.refuse_for_classifiers()
     opened = [open_model(word, network=options.network, changes=changes, source=options.source) for word in words]
     nets = [copy.deepcopy(net) if net is word else net for net, word in zip(opened, words, strict=True)]
     require_same_classes(nets)
@@ -93,7 +102,7 @@ def _open_test_data(net: ResNet, data: Data | None, options: EvaluateOptions) ->
         if options.normalize or options.precise_bn:
             raise UserError("--normalize and --precise-bn take statistics of training images, which a folder has not.")
         return None, folder
-    images = open_data(what, options.data_dir)
+    images = open_labelled(what, options.data_dir)
     assert isinstance(images, Images)  # folders were seen to above
     return images, images.name
 

@@ -120,6 +120,11 @@ class Plan:
 def find_experiments(names: Sequence[str]) -> list[Experiment]:
     """The named experiments, each once; `all` are all."""
     for name in names:
+        if name == "detection":
+            raise UserError(
+                "detection has tables of its own: `resnets reproduce detection`, in Python "
+                "resnets.experiments.detection.reproduce_detection."
+            )
         if name not in EXPERIMENTS and name != "all":
             raise one_of("experiment", name, [*EXPERIMENTS, "all"])
     if not names:

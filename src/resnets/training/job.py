@@ -13,22 +13,38 @@ from typing import Any
 import torch
 from torch import nn
 
-from resnets.data import open_data, parse_folder
+from resnets.data import open_labelled, parse_folder
+from resnets.data.annotations import open_annotated
+from resnets.data.annotations.pictures import AnnotatedData
 from resnets.data.datasets import Datasets
 from resnets.data.folder import Folder
 from resnets.data.images import Images
+from resnets.detector_spec import DetectorOptions, DetectorSpec, detector_of, is_detector
 from resnets.errors import UserError
 from resnets.nn import ResNet
 from resnets.nn.structure import find_change
 from resnets.options import fields_of
-from resnets.recipe import NEED_WEIGHTS, Recipe, default_recipe, recipe_of, resolve_augment, resolve_length
-from resnets.runs import ModuleKey
+from resnets.progress import Console, Silent
+from resnets.recipe import (
+    DETECTION,
+    NEED_WEIGHTS,
+    RECIPES,
+    Recipe,
+    default_recipe,
+    is_boxed,
+    recipe_of,
+    resolve_augment,
+    resolve_length,
+)
+from resnets.runs import ModuleKey, Network
 from resnets.spec import Spec
 from resnets.training.classification import Classification
+from resnets.training.detection import Detection, resolve_anchors
 from resnets.training.init_weights import InitialState, begin_at
 from resnets.training.optimizers import resolve_optimizer
 from resnets.training.options import TrainOptions
 from resnets.training.task import Task
+from resnets.weights.detectors import begin_detector
 from resnets.zoo import NetworkOptions, spec_of
 
 
@@ -45,12 +61,12 @@ class Job:
     module: nn.Module | None = None  # of the user
 
     @property
-    def spec(self) -> Spec | ModuleKey:
+    def spec(self) -> Network:
         return self.task.network
 
 
 def resolve_job(
-    model: str | Spec | nn.Module | Task,
+    model: str | Spec | DetectorSpec | nn.Module | Task,
     data: Any,
     recipe: Recipe | None,
     options: TrainOptions,
@@ -64,6 +80,12 @@ def resolve_job(
         if data is not None or network or options.weights is not None:
             raise UserError("a task brings its data and network: leave out data, weights and fields of the network.")
         return _resolve_task(model, recipe, options, changes)
+    if isinstance(model, DetectorSpec) or is_detector(model):
+        return _resolve_detector(model, data, recipe, options, network=network, changes=changes, warn=warn)  # type: ignore[arg-type]
+    if set(network) & set(fields_of(DetectorOptions)):
+        raise UserError(f"{', '.join(set(network) & set(fields_of(DetectorOptions)))}: only a detector has that.")
+    if recipe is None and options.recipe in DETECTION:
+        raise UserError(f"recipe {options.recipe} is for detectors, as faster_rcnn_resnet50.")
     if recipe is None and options.recipe in NEED_WEIGHTS and options.weights is None and isinstance(model, str | Spec):
         raise UserError(
             f"recipe {options.recipe} fine-tunes given weights: name them by --weights, or leave --recipe out to "
@@ -111,6 +133,55 @@ def _resolve_task(task: Task, recipe: Recipe | None, options: TrainOptions, chan
     return Job(task, resolve_optimizer(chosen), dataclasses.replace(options, data=task.data))
 
 
+def _resolve_detector(
+    model: str | DetectorSpec,
+    data: Any,
+    recipe: Recipe | None,
+    options: TrainOptions,
+    *,
+    network: Mapping[str, Any],
+    changes: Mapping[str, Any],
+    warn: Callable[[str], None],
+) -> Job:
+    source = options.data if data is None else data
+    name = getattr(source, "name", source)
+    if not is_boxed(str(name)):
+        raise UserError(
+            f"a detector learns from boxes: --data voc:DIR, coco:JSON:DIR, yolo:DIR or csv:FILE, not {name}."
+        )
+    named, why = (recipe, "") if recipe is not None else choose_recipe(str(name), options)
+    if isinstance(named, str) and named in RECIPES and named not in DETECTION:
+        raise UserError(f"recipe {named} is not for detectors; choose one of {', '.join(DETECTION)}.")
+    # Stages without weights must learn, unless the user says otherwise.
+    opened = {} if options.weights or isinstance(named, Recipe) else {"freeze": 0}
+    chosen = resolve_optimizer(recipe_of(named, **{**opened, **changes}))
+    if isinstance(model, DetectorSpec):
+        spec = model
+    else:
+        fields = {key: value for key, value in network.items() if key in fields_of(DetectorOptions)}
+        spec = detector_of(model, network=network, **fields)  # a mistake is refused before the data is read
+    boxed = (
+        source if isinstance(source, AnnotatedData) else open_annotated(source, bad_boxes=options.bad_boxes, warn=warn)
+    )
+    if options.test and boxed.test is None and not chosen.validation:
+        raise UserError(
+            f"{boxed.name} has no pictures to test on: name a list of them, hold out training pictures by "
+            "--validation N, or leave testing out by --no-test."
+        )
+    chosen, spec = resolve_anchors(chosen, spec, boxed)
+    start = begin_detector(options.weights, spec, boxed.classes, network) if options.weights else None
+    task = Detection(
+        start.spec if start else spec,
+        boxed,
+        start=start,
+        reading={"bad_images": options.bad_images, "workers": options.decoders, "warn": warn},
+        progress=Silent() if options.quiet else Console(),
+    )
+    options = options if data is None else dataclasses.replace(options, data=task.data)
+    chosen = resolve_length(chosen, task.count_examples(chosen))
+    return Job(task, chosen, options, why, start.sentence if start else "", Path(boxed.place))
+
+
 def _refuse_whitening(recipe: Recipe) -> UserError:
     return UserError(
         f"recipe {recipe.name} computes the first filters of a new network from the images (whiten): with weights, "
@@ -120,7 +191,7 @@ def _refuse_whitening(recipe: Recipe) -> UserError:
 
 def open_images(data: Any, options: TrainOptions) -> Images | Folder | Datasets:
     if isinstance(data, str | Path | Images | Folder):
-        return open_data(data, options.data_dir)
+        return open_labelled(data, options.data_dir)
     if isinstance(data, Datasets):
         return data
     if isinstance(data, (tuple, list)):

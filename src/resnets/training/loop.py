@@ -16,9 +16,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from resnets.counter_rng import draws
-from resnets.engine import prepare
 from resnets.errors import UserError
-from resnets.nn import ResNet
 from resnets.recipe import Epochs, Recipe
 from resnets.training.distributed import Workers
 from resnets.training.optimizers import build_optimizer, fits_optimizer, load_optimizer_state, optimizer_state
@@ -97,7 +95,7 @@ class Trainer:
             if self.device.type == "cpu":
                 raise UserError("sync_bn works on GPUs only; leave it off on CPUs.")
             net = nn.SyncBatchNorm.convert_sync_batchnorm(net)  # type: ignore[no-untyped-call]
-        return prepare(net, engine=engine, memory=memory) if isinstance(net, ResNet) else net
+        return self.task.prepare(net, engine, memory)
 
     def _parallelize(self, net: nn.Module) -> nn.Module:
         if self.workers.world == 1:

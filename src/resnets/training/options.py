@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from resnets.engine import ENGINES, MODES
-from resnets.options import DATA, DEVICE, THREADS, Options, list_meanings, option, parse_seed, parse_threads
+from resnets.options import BAD_BOXES, DATA, DEVICE, THREADS, Options, list_meanings, option, parse_seed, parse_threads
 from resnets.recipe import RECIPES
 
 
@@ -48,6 +48,10 @@ class TrainOptions(Options):
     bad_images: str = option(
         "error", "images that cannot be decoded: error or skip", choices=("error", "skip"), metavar="POLICY"
     )
+    bad_boxes: str = option(
+        "error", f"boxes without area, outside of their picture or of unknown classes: {list_meanings(BAD_BOXES)}",
+        choices=BAD_BOXES, metavar="POLICY", show=False,
+    )  # fmt: skip
     decoders: int | None = option(
         None, "processes that decode images (by default by the device and the cores)", least=1, metavar="N"
     )

@@ -18,6 +18,7 @@ import torch
 from torch import nn
 
 from resnets.atomic import write_atomically
+from resnets.detector_spec import DetectorOptions, DetectorSpec
 from resnets.engine.device import start_engine
 from resnets.engine.memory_estimate import choose_mode
 from resnets.engine.threads import Threads
@@ -57,7 +58,7 @@ class TrainedRun(Run):
         """The trained network, in eval mode."""
         if self.result is None:
             raise UserError(f"{self.path} is not finished, so it has no trained network yet.")
-        if isinstance(self.identity.network, Spec):
+        if isinstance(self.identity.network, Spec | DetectorSpec):
             return load(self.path).eval()
         if self.module is None:
             raise UserError(
@@ -82,9 +83,10 @@ def train(
     """Train a network and return its run; the same call again resumes the run, or returns it if it is finished.
 
     `model` is a name, a `Spec`, any `nn.Module` (a copy of it is trained) or a `Task`. `data` is a name, a folder, or
-    a pair of torch data sets of (tensor, label). `keywords` are fields of `TrainOptions` (`seed=1`), of `Recipe`
-    (`lr=0.05`, `epochs=3`) and of the network (`order="bn_after_add"`); `network={...}` holds fields of the network
-    too. The test set is used once, at the end, and after every epoch if `curve` asks for it; nothing is chosen by it.
+    a pair of torch data sets of (tensor, label); a detector (`faster_rcnn_resnet50`) needs pictures with boxes.
+    `keywords` are fields of `TrainOptions` (`seed=1`), of `Recipe` (`lr=0.05`, `epochs=3`) and of the network
+    (`order="bn_after_add"`); `network={...}` holds fields of the network too. The test set is used once, at the end,
+    and after every epoch if `curve` asks for it; nothing is chosen by it.
 
     >>> run = resnets.train("preresnet20", data="cifar10", recipe="cifar-quick", seed=1)
     >>> run.result["test"]["error"], run.model, run.curves
@@ -93,7 +95,7 @@ def train(
         keywords["data"], data = str(data), None
     if isinstance(recipe, str):
         keywords["recipe"], recipe = recipe, None
-    given, changes, fields = split_keywords(keywords, TrainOptions, Recipe, NetworkOptions)
+    given, changes, fields, detector = split_keywords(keywords, TrainOptions, Recipe, NetworkOptions, DetectorOptions)
     chosen = TrainOptions(**given) if options is None else dataclasses.replace(options, **given)
     for callback in callbacks:
         if not isinstance(callback, Callback):
@@ -102,7 +104,13 @@ def train(
     complain = warn if workers.is_main else mute
     try:
         job = resolve_job(
-            model, data, recipe, chosen, network={**(network or {}), **fields}, changes=changes, warn=complain
+            model,
+            data,
+            recipe,
+            chosen,
+            network={**(network or {}), **fields, **detector},
+            changes=changes,
+            warn=complain,
         )
         with Threads(chosen.threads):
             return train_job(job, workers, device, tuple(callbacks))
@@ -168,6 +176,9 @@ def _build_trainer(
             processes=int(os.environ.get("LOCAL_WORLD_SIZE", world)),
             warn=warn if workers.is_main else mute,
         )
+    elif memory == "auto":
+        chosen = began.get("engine", {}).get("memory") or job.task.choose_memory(recipe, device)
+        memory = chosen or memory
     how = {"engine": options.engine, "memory": workers.broadcast("fast" if memory == "auto" else memory)}
     trainer = Trainer(job.task, recipe, options.seed, device=device, workers=workers, processes=processes, **how)
     return trainer, resume.describe_engine(trainer.prepared, **how, device=device, processes=world)
@@ -255,7 +266,8 @@ class Session:
     def plan(self) -> Plan:
         recipe, choices = self.job.recipe, getattr(self.trainer.prepared, "choices", ())
         plain = sorted({f"some units run plain: {choice.reason}." for choice in choices if choice.runner == "plain"})
-        notices = (*plain, *self._describe_threads(), *self.trainer.schedule.notices())
+        known = self.trainer.task.notices(self.trainer.net)
+        notices = (*plain, *known, *self._describe_threads(), *self.trainer.schedule.notices())
         examples, network = self.trainer.schedule.images, self.key.network.name
         names = self.run.path, network, self.key.data, examples, recipe.name, self.job.why
         return Plan(*names, recipe.batch, self.total, self.step, notices)

@@ -15,10 +15,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from resnets.engine import prepare
 from resnets.errors import UserError
+from resnets.nn import ResNet
 from resnets.recipe import Recipe
-from resnets.runs import ModuleKey
-from resnets.spec import Spec
+from resnets.runs import Network
 from resnets.training.distributed import Workers
 from resnets.training.optimizers import decay_groups
 from resnets.weights.files import write
@@ -42,7 +43,7 @@ class Task(ABC):
     """
 
     kind: str  # of tasks, for the name of the run
-    network: Spec | ModuleKey  # what is trained, for the name of the run
+    network: Network  # what is trained, for the name of the run
     data: str  # its name
     digest: str  # its hash
     weights: str = ""  # the hash of the weights to begin with, unless `network` says it
@@ -92,6 +93,18 @@ class Task(ABC):
     def groups(self, net: nn.Module, recipe: Recipe) -> list[dict[str, Any]]:
         """Parameter groups for the optimizer; `rate` is the learning rate of a group, which the schedule scales."""
         return decay_groups(net, recipe)
+
+    def prepare(self, net: nn.Module, engine: str, memory: str) -> nn.Module:
+        """The network as the engine runs it in training."""
+        return prepare(net, engine=engine, memory=memory) if isinstance(net, ResNet) else net
+
+    def choose_memory(self, recipe: Recipe, device: torch.device) -> str | None:
+        """The memory mode that `auto` means; None: the loop estimates residual networks, and others are `fast`."""
+        return None
+
+    def notices(self, net: nn.Module) -> list[str]:
+        """Sentences about the training that a user should read before the first step."""
+        return []
 
     def image_side(self, recipe: Recipe) -> int | None:
         """The largest side of the images, to estimate the memory of a residual network; None: unknown."""

@@ -22,6 +22,7 @@ from torch.nn import functional
 
 from resnets.atomic import write_atomically
 from resnets.data.transform import preprocessing_of
+from resnets.detection import onnx as detector_onnx
 from resnets.engine.frozen import Frozen, freeze
 from resnets.engine.onnx import export as onnx_model
 from resnets.engine.onnx import need
@@ -30,6 +31,8 @@ from resnets.nn import ResNet, shortcuts
 from resnets.nn.structure import find_part_changes
 from resnets.options import takes
 from resnets.version import __version__
+from resnets.weights.detectors import describe as describe_detector
+from resnets.weights.detectors import is_detector, open_detector
 from resnets.weights.models import Model, open_model
 from resnets.weights.options import FORMATS, ExportOptions
 
@@ -42,7 +45,7 @@ class Exported:
     """What `export` wrote: the file, and by how much its scores differ from PyTorch's, of the largest score."""
 
     path: Path
-    net: ResNet = field(repr=False)
+    net: Any = field(repr=False)
     difference: float
 
 
@@ -61,6 +64,10 @@ def export(
 
     >>> resnets.export("preresnet20.cifar10", "net.onnx").path
     """
+    if is_detector(model):
+        if changes:
+            raise UserError(f"a detector is exported as it is; leave out {', '.join(changes)}.")
+        return export_detector(model, out, options.format)
     format = options.format or next((f for f, ending in FORMATS.items() if str(out).endswith(ending)), "onnx")
     net = open_model(model, changes=changes, fresh=True).float().eval()
     path = Path(out or file_name(net.spec.name, FORMATS[format]))
@@ -68,6 +75,26 @@ def export(
     off = difference(net, runs, preprocessing_of(net.metadata, net.spec).crop)
     if not off <= CLOSE:
         raise UserError(f"the {format} graph's scores differ from PyTorch's by {off:.1e} of the largest; not written.")
+    write_atomically(path, data)
+    return Exported(path, net, off)
+
+
+def export_detector(model: Any, out: str | os.PathLike[str] | None, format: str | None) -> Exported:
+    """A detector as ONNX, with NMS inside; written only if its boxes are PyTorch's."""
+    if format == "torch-export" or str(out).endswith(FORMATS["torch-export"]):
+        raise UserError("a detector is exported as ONNX; torch.export cannot hold non-maximum suppression.")
+    net = copy.deepcopy(open_detector(model)).float().eval()
+    path = Path(out or file_name(net.spec.name, FORMATS["onnx"]))
+    about = {
+        "resnets.version": __version__,
+        "use": detector_onnx.describe_use(net),
+        "spec": json.dumps(net.spec.to_dict()),
+    }
+    data = detector_onnx.write(net, {**about, **describe_detector(net)})
+    need("onnx", "onnx").checker.check_model(data)
+    off = detector_onnx.compare(net, data)
+    if not off <= CLOSE:
+        raise UserError(f"the ONNX graph's detections differ from PyTorch's by {off:.1e}; not written.")
     write_atomically(path, data)
     return Exported(path, net, off)
 

@@ -18,6 +18,7 @@ from resnets.runs import Run
 from resnets.spec import Spec
 from resnets.weights import files, pretrained
 from resnets.weights.compare import format_fields
+from resnets.weights.detectors import KEY, is_detector, open_detector
 from resnets.weights.files import WeightsFile
 from resnets.weights.keras import load_keras
 from resnets.weights.layouts import Layout
@@ -44,13 +45,18 @@ def load(
 
     The network of another library's file is found from its tensors; `network` and `changes` (fields of `Spec`) name it
     where they leave a doubt, and `source` says whose file it must be. With `num_classes` other than the file's the
-    network gets a new classifier, drawn by `seed`. `net.classes` and `net.transform` are those of the file.
+    network gets a new classifier, drawn by `seed`. `net.classes` and `net.transform` are those of the file. The file or
+    run of a detector gives a `FasterRCNN`.
 
     >>> net = resnets.load("preresnet20.cifar10")
     >>> net.classes[0]
     'airplane'
     >>> net = resnets.load("preresnet20.cifar10", num_classes=5)
     """
+    if is_detector(what):
+        if num_classes is not None or network or changes:
+            raise UserError("a detector is loaded as it is: leave out num_classes, network and fields of the network.")
+        return open_detector(what).to(device=device, dtype=dtype)  # type: ignore[return-value]
     net = open_model(what, network=network, changes=changes, source=source)
     if num_classes is not None and num_classes != net.spec.num_classes:
         net = replace_classifier(net, num_classes, seed)
@@ -139,6 +145,8 @@ def _final_weights(folder: Path) -> Path:
 
 def _open_file(path: Path, network: str | None, changes: dict[str, Any], source: str) -> ResNet:
     file = files.read(path)
+    if KEY in file.metadata:
+        raise UserError(f"{path} is a detector, and this needs a classifier; resnets.load opens it.")
     if "resnets.spec" in file.metadata:
         _require_no_changes(path, network, changes)
         net = build_from_file(file)
