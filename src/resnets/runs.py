@@ -29,10 +29,10 @@ from typing import IO, Any, TypeVar
 from weakref import WeakSet
 
 from resnets import records
+from resnets.chain import NetworkSpec, parse_network
 from resnets.errors import UserError
 from resnets.ownership import open_plain
 from resnets.recipe import LATER, RECIPES, Recipe, recipe_of
-from resnets.spec import Spec
 
 Item = TypeVar("Item")
 
@@ -52,7 +52,7 @@ class ModuleKey:
 class RunKey:
     """What makes a run different from another. Two equal ones give the same numbers on the same machine."""
 
-    network: Spec | ModuleKey
+    network: NetworkSpec | ModuleKey
     data: str  # as the user named it
     digest: str  # of its pixels and labels
     recipe: Recipe
@@ -77,7 +77,7 @@ class RunKey:
         base = RECIPES.get(name, Recipe(name))
         source, network = data["data"], data["network"]
         return cls(
-            ModuleKey(network["name"], network["module"]) if "module" in network else Spec.from_dict(network),
+            ModuleKey(network["name"], network["module"]) if "module" in network else parse_network(network),
             source["name"],
             source["digest"],
             recipe_of(base, **{**LATER, **recipe}),
@@ -87,8 +87,8 @@ class RunKey:
         )
 
     @property
-    def spec(self) -> Spec:
-        """The network, for what needs a residual network of this package."""
+    def spec(self) -> NetworkSpec:
+        """The network, for what needs one of this package."""
         if isinstance(self.network, ModuleKey):
             raise UserError(f"a run of {self.network.name}, a module of yours, has no network that resnets can build.")
         return self.network

@@ -17,7 +17,7 @@ from resnets.errors import UserError
 from resnets.evaluation.ensemble import Member, batches, probabilities
 from resnets.evaluation.evaluate import make_member
 from resnets.evaluation.options import PredictOptions
-from resnets.nn import ResNet
+from resnets.nn import Network
 from resnets.options import takes
 from resnets.weights.models import Model, open_model
 from resnets.weights.pretrained import DEFAULT, index
@@ -59,7 +59,7 @@ class Predictor:
     def __init__(self, model: Model | None, options: PredictOptions) -> None:
         if model is None and DEFAULT not in index():
             raise UserError("name the network to use: --weights, with a file of weights or a run's folder.")
-        self.net: ResNet = open_model(DEFAULT if model is None else model)
+        self.net: Network = open_model(DEFAULT if model is None else model)
         self.options = options
         self.threads = Threads(options.threads)
         self.member: Member = make_member(self.net, options)

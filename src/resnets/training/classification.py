@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from resnets.analysis.propagation import summarize_signal
+from resnets.chain import NetworkSpec
 from resnets.counter_rng import order
 from resnets.data.batches import Batches, DatasetBatches, FileBatches, MemoryBatches, TrainingSplit, split_training
 from resnets.data.datasets import Datasets
@@ -21,11 +22,10 @@ from resnets.data.images import Images
 from resnets.errors import UserError
 from resnets.evaluation.precise_bn import precise_bn
 from resnets.evaluation.score import Score
-from resnets.nn import ResNet, build
+from resnets.nn import Network, ResNet, build, require_units
 from resnets.nn.whitening import whiten
 from resnets.recipe import Recipe
 from resnets.runs import ModuleKey
-from resnets.spec import Spec
 from resnets.training.distributed import Workers
 from resnets.training.schedule import Schedule
 from resnets.training.task import Setup, Task
@@ -42,7 +42,7 @@ class Classification(Task):
 
     def __init__(
         self,
-        network: Spec | ModuleKey,
+        network: NetworkSpec | ModuleKey,
         data: Images | Folder | Datasets,
         *,
         net: nn.Module | None = None,
@@ -53,7 +53,7 @@ class Classification(Task):
         self.network, self.images, self.net, self.weights = network, data, net, weights
         self.data, self.digest, self.reading = data.name, data.digest, dict(reading or {})
         self._splits: dict[tuple[int, str], TrainingSplit] = {}
-        if isinstance(network, Spec) and network.num_classes < data.num_classes:
+        if not isinstance(network, ModuleKey) and network.num_classes < data.num_classes:
             raise UserError(f"{data.name} has {data.num_classes} classes and the network only {network.num_classes}.")
 
     def count_examples(self, recipe: Recipe) -> int:
@@ -66,7 +66,7 @@ class Classification(Task):
 
     def _side(self, recipe: Recipe) -> int:
         """What the network sees of images in files."""
-        if isinstance(self.network, Spec):
+        if not isinstance(self.network, ModuleKey):
             return recipe.side or self.network.input_size
         if not recipe.side:
             raise UserError(f"how large images a {self.network.name} sees is unknown: give side, as side=224.")
@@ -103,10 +103,10 @@ class Classification(Task):
     def build(self, seed: int) -> nn.Module:
         if self.net is not None:
             return self.net
-        assert isinstance(self.network, Spec)
+        assert not isinstance(self.network, ModuleKey)
         net = build(self.network, seed=seed)
         if self.recipe.whiten:
-            whiten(net.stem.conv, self.feed.first_images())
+            whiten(require_units(net, "whiten computes filters for").stem.conv, self.feed.first_images())
         return net
 
     def frozen(self, net: nn.Module, recipe: Recipe) -> list[nn.Module]:
@@ -182,7 +182,7 @@ class Classification(Task):
         return {"classes": json.dumps(self.images.classes), "preprocessing": json.dumps(preprocessing)}
 
     def save(self, net: nn.Module, path: Path, header: Mapping[str, str]) -> None:
-        if isinstance(self.network, Spec) and isinstance(net, ResNet):
+        if not isinstance(self.network, ModuleKey) and isinstance(net, Network):
             save_weights(net, path, metadata=header)
         else:
             super().save(net, path, header)

@@ -13,12 +13,13 @@ from typing import Any
 import torch
 from torch import nn
 
+from resnets.chain import Chain, NetworkSpec
 from resnets.data import open_data, parse_folder
 from resnets.data.datasets import Datasets
 from resnets.data.folder import Folder
 from resnets.data.images import Images
 from resnets.errors import UserError
-from resnets.nn import ResNet
+from resnets.nn import Network
 from resnets.nn.structure import find_change
 from resnets.options import fields_of
 from resnets.recipe import NEED_WEIGHTS, Recipe, default_recipe, recipe_of, resolve_augment, resolve_length
@@ -45,12 +46,12 @@ class Job:
     module: nn.Module | None = None  # of the user
 
     @property
-    def spec(self) -> Spec | ModuleKey:
+    def spec(self) -> NetworkSpec | ModuleKey:
         return self.task.network
 
 
 def resolve_job(
-    model: str | Spec | nn.Module | Task,
+    model: str | NetworkSpec | nn.Module | Task,
     data: Any,
     recipe: Recipe | None,
     options: TrainOptions,
@@ -64,7 +65,12 @@ def resolve_job(
         if data is not None or network or options.weights is not None:
             raise UserError("a task brings its data and network: leave out data, weights and fields of the network.")
         return _resolve_task(model, recipe, options, changes)
-    if recipe is None and options.recipe in NEED_WEIGHTS and options.weights is None and isinstance(model, str | Spec):
+    if (
+        recipe is None
+        and options.recipe in NEED_WEIGHTS
+        and options.weights is None
+        and isinstance(model, str | Spec | Chain)
+    ):
         raise UserError(
             f"recipe {options.recipe} fine-tunes given weights: name them by --weights, or leave --recipe out to "
             "train from scratch."
@@ -86,7 +92,7 @@ def resolve_job(
         raise _refuse_whitening(chosen)
     reading = {"bad_images": options.bad_images, "workers": options.decoders, "warn": warn}
     task = Classification(start.network, start.data, net=start.net, weights=start.digest, reading=reading)
-    small = not isinstance(images, Folder) or getattr(task.network, "stem", "cifar") == "cifar"
+    small = not isinstance(images, Folder) or getattr(task.network, "is_small", True)
     chosen = resolve_length(resolve_augment(chosen, small), task.count_examples(chosen))
     options = options if data is None else dataclasses.replace(options, data=task.data)
     module = start.net if isinstance(model, nn.Module) else None
@@ -143,20 +149,20 @@ def choose_recipe(data: Any, options: TrainOptions) -> tuple[str, str]:
 
 
 def _resolve_network(
-    model: str | Spec, images: Images | Folder | Datasets, options: TrainOptions, network: Mapping[str, Any]
+    model: str | NetworkSpec, images: Images | Folder | Datasets, options: TrainOptions, network: Mapping[str, Any]
 ) -> InitialState:
     """A named network has as many classes and channels as the images, unless `network` says otherwise."""
-    if isinstance(model, Spec):
+    if isinstance(model, Spec | Chain):
         if network:
             raise UserError("a network given as a Spec takes no changes by `network`; change the spec.")
-        spec = model
+        spec: NetworkSpec = model
     else:
         spec = spec_of(model, **{"num_classes": images.num_classes, "in_channels": images.channels, **network})
     if options.weights is None:
         return InitialState(spec, images)
     if isinstance(images, Datasets):
         raise UserError("--weights is for images of ours; load the weights into a module and train that.")
-    decided = fields_of(NetworkOptions) if isinstance(model, Spec) else network
+    decided = fields_of(NetworkOptions) if isinstance(model, Spec | Chain) else network
     return begin_at(options.weights, spec, images, options.seed, decided)
 
 
@@ -166,8 +172,8 @@ def _resolve_module(
     """A copy of the user's module is trained, so that the same call again finds the same run."""
     if network or options.weights is not None:
         raise UserError("a module is trained as it is: leave out weights and fields of the network.")
-    net = copy.deepcopy(model.original if isinstance(model, ResNet) else model)
-    if isinstance(net, ResNet) and find_change(net) is None:
+    net = copy.deepcopy(model.original if isinstance(model, Network) else model)
+    if isinstance(net, Network) and find_change(net) is None:
         return InitialState(net.spec, images, net, hash_module(net))
     return InitialState(ModuleKey(type(model).__name__, hash_module(net)), images, net)
 

@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import nn
 
+from resnets.chain import NetworkSpec
 from resnets.engine.native.kernels import VERSION
 from resnets.engine.prepared import Prepared
 from resnets.errors import UserError
 from resnets.recipe import Recipe
 from resnets.runs import ModuleKey, Run, RunKey
-from resnets.spec import Spec
 
 
 def is_finished(run: Run, key: RunKey, statistics: str, world: int, tell: Callable[[str], None]) -> bool:
@@ -61,7 +61,9 @@ def _saw_held_out(run: Run, key: RunKey) -> bool:
 # --- processes --------------------------------------------------------------------------------
 
 
-def resolve_processes(run: Run, config: dict[str, Any], world: int, spec: Spec | ModuleKey, recipe: Recipe) -> int:
+def resolve_processes(
+    run: Run, config: dict[str, Any], world: int, spec: NetworkSpec | ModuleKey, recipe: Recipe
+) -> int:
     """The number of shares of a batch with which the run computes what it began with, or a refusal.
 
     BN sees the images of a share together, or of each micro-batch of it. Fewer processes can take on the shares of

@@ -18,6 +18,7 @@ import torch
 from torch import nn
 
 from resnets.atomic import write_atomically
+from resnets.chain import Chain, NetworkSpec
 from resnets.engine.device import start_engine
 from resnets.engine.memory_estimate import choose_mode
 from resnets.engine.threads import Threads
@@ -57,7 +58,7 @@ class TrainedRun(Run):
         """The trained network, in eval mode."""
         if self.result is None:
             raise UserError(f"{self.path} is not finished, so it has no trained network yet.")
-        if isinstance(self.identity.network, Spec):
+        if isinstance(self.identity.network, Spec | Chain):
             return load(self.path).eval()
         if self.module is None:
             raise UserError(
@@ -70,7 +71,7 @@ class TrainedRun(Run):
 
 
 def train(
-    model: str | Spec | nn.Module | Task,
+    model: str | NetworkSpec | nn.Module | Task,
     data: Any = None,
     recipe: str | Recipe | None = None,
     *,
@@ -81,9 +82,9 @@ def train(
 ) -> TrainedRun:
     """Train a network and return its run; the same call again resumes the run, or returns it if it is finished.
 
-    `model` is a name, a `Spec`, any `nn.Module` (a copy of it is trained) or a `Task`. `data` is a name, a folder, or
-    a pair of torch data sets of (tensor, label). `keywords` are fields of `TrainOptions` (`seed=1`), of `Recipe`
-    (`lr=0.05`, `epochs=3`) and of the network (`order="bn_after_add"`); `network={...}` holds fields of the network
+    `model` is a name, a `Spec`, a `Chain`, any `nn.Module` (a copy of it is trained) or a `Task`. `data` is a name, a
+    folder, or a pair of torch data sets of (tensor, label). `keywords` are fields of `TrainOptions` (`seed=1`), of
+    `Recipe` (`lr=0.05`, `epochs=3`) and of the network (`order="bn_after_add"`); `network={...}` holds fields of it
     too. The test set is used once, at the end, and after every epoch if `curve` asks for it; nothing is chosen by it.
 
     >>> run = resnets.train("preresnet20", data="cifar10", recipe="cifar-quick", seed=1)
@@ -255,6 +256,8 @@ class Session:
     def plan(self) -> Plan:
         recipe, choices = self.job.recipe, getattr(self.trainer.prepared, "choices", ())
         plain = sorted({f"some units run plain: {choice.reason}." for choice in choices if choice.runner == "plain"})
+        if isinstance(self.key.network, Chain):
+            plain = [f"PyTorch alone computes {self.key.network.name}, as it has no residual units."]
         notices = (*plain, *self._describe_threads(), *self.trainer.schedule.notices())
         examples, network = self.trainer.schedule.images, self.key.network.name
         names = self.run.path, network, self.key.data, examples, recipe.name, self.job.why

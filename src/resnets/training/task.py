@@ -15,10 +15,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from resnets.chain import NetworkSpec
 from resnets.errors import UserError
 from resnets.recipe import Recipe
 from resnets.runs import ModuleKey
-from resnets.spec import Spec
 from resnets.training.distributed import Workers
 from resnets.training.optimizers import decay_groups
 from resnets.weights.files import write
@@ -42,7 +42,7 @@ class Task(ABC):
     """
 
     kind: str  # of tasks, for the name of the run
-    network: Spec | ModuleKey  # what is trained, for the name of the run
+    network: NetworkSpec | ModuleKey  # what is trained, for the name of the run
     data: str  # its name
     digest: str  # its hash
     weights: str = ""  # the hash of the weights to begin with, unless `network` says it
@@ -108,7 +108,7 @@ class Task(ABC):
 
     def measure_signal(self, net: nn.Module) -> dict[str, Any]:
         """A line of metrics about the signal in the network now."""
-        raise UserError(f"signal_every measures residual networks, and {self.network.name} is another module.")
+        raise UserError(f"signal_every measures residual units, and {self.network.name} has none.")
 
     def header(self) -> dict[str, str]:
         """What the file of weights says beside the run and its scores."""
