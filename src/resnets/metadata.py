@@ -29,7 +29,7 @@ class Preprocessing:
 
     mean: Floats
     std: Floats
-    normalize: str = "channel"  # "pixel": subtract the mean training image instead, which the data gives
+    normalize: str = "channel"  # "pixel": subtract the mean training image, which the data gives; or as in `contrast`
     crop: int = 32
     resize: int = 32
     held_out: int = 0  # training images that are not in the mean image
@@ -56,6 +56,7 @@ class Metadata:
     data: str | None = None  # the name of the training data, and the hash of its pixels and labels
     digest: str | None = None
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    arrays: Mapping[str, Any] = field(default_factory=dict, compare=False)  # tensors that preprocessing needs
     origin: str = ""  # a sentence: what was loaded, and from where
 
     def to_metadata(self) -> dict[str, str]:

@@ -291,6 +291,7 @@ CONFIG = Record(
             "seed": SEED,
             "weights?": TEXT,
             "task?": TEXT,
+            "teacher?": TEXT,
         },
         "steps": POSITIVE,
         "engine?": {"engine?": TEXT, "memory?": TEXT},

@@ -59,6 +59,7 @@ class RunKey:
     seed: int
     weights: str = ""  # the hash of the weights that it begins with, if they are given
     task: str = "classification"
+    teacher: str = ""  # the hash of the weights of a teacher, if it has one
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -68,6 +69,7 @@ class RunKey:
             "seed": self.seed,
             **({"weights": self.weights} if self.weights else {}),
             **({"task": self.task} if self.task != "classification" else {}),
+            **({"teacher": self.teacher} if self.teacher else {}),
         }
 
     @classmethod
@@ -84,6 +86,7 @@ class RunKey:
             data["seed"],
             data.get("weights", ""),
             data.get("task", "classification"),
+            data.get("teacher", ""),
         )
 
     @property

@@ -13,6 +13,7 @@ from torch import Tensor
 from resnets.chain import NetworkSpec
 from resnets.data import load
 from resnets.data.augment import Normalize
+from resnets.data.contrast import KINDS, read_contrast
 from resnets.data.images import SPLIT_SEED, Images
 from resnets.data.test_crops import Crop, MultiScale, TenCrop, Views
 from resnets.errors import UserError
@@ -81,6 +82,9 @@ def normalization(
     """The normalisation of the weights, unless `per` overrides it; a mean image is that of `images`, if given."""
     known = metadata.preprocessing
     kind = per or (known.normalize if known else "channel")
+    if kind in KINDS and known:
+        shape = spec.in_channels, known.crop, known.crop
+        return read_contrast(kind, metadata.arrays, shape, metadata.origin or what)
     if kind == "channel" and per is None and (known or images is None):
         usual = preprocessing_of(metadata, spec)
         return Normalize.by_channel(usual.mean, usual.std)

@@ -125,7 +125,7 @@ def train_job(job: Job, workers: Workers, device: torch.device, callbacks: tuple
     """Open the run of a job and train it, unless it is finished."""
     options, task = job.options, job.task
     tell = say if workers.is_main and not options.quiet else mute
-    key = RunKey(task.network, task.data, task.digest, job.recipe, options.seed, task.weights, task.kind)
+    key = RunKey(task.network, task.data, task.digest, job.recipe, options.seed, task.weights, task.kind, task.teacher)
     if job.folder is not None:
         key = workers.compute_on_main(partial(find_same_data, Path(options.out), key, job.folder))
     run = TrainedRun(Path(options.out) / key.slug, job.module)
@@ -141,6 +141,8 @@ def train_job(job: Job, workers: Workers, device: torch.device, callbacks: tuple
         adopt = partial(continue_shorter, run, key, schedule, options, statistics=statistics, tell=tell)
         workers.compute_on_main(adopt)
         began = workers.compute_on_main(lambda: run.config if run.exists else {})
+        for sentence in task.list_notices(job.recipe):
+            tell(sentence)
         trainer, engine = _build_trainer(job, run, began, workers, device)
         held.callback(task.close)
         now = {"engine": engine, **({"statistics": statistics} if statistics else {}), **provenance()}

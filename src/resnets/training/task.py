@@ -45,6 +45,7 @@ class Task(ABC):
     network: NetworkSpec | ModuleKey  # what is trained, for the name of the run
     data: str  # its name
     digest: str  # its hash
+    teacher: str = ""  # the hash of the weights of a teacher, if it has one
     weights: str = ""  # the hash of the weights to begin with, unless `network` says it
     splits: Collection[str] = ()  # to score; known after `open`. `test` is scored at the end, others each epoch
 
@@ -64,6 +65,10 @@ class Task(ABC):
 
     def close(self) -> None:  # noqa: B027
         pass
+
+    def list_notices(self, recipe: Recipe) -> list[str]:
+        """Sentences about long work before the first step."""
+        return []
 
     @abstractmethod
     def build(self, seed: int) -> nn.Module:

@@ -144,7 +144,9 @@ def _open_file(path: Path, network: str | None, changes: dict[str, Any], source:
         _require_no_changes(path, network, changes)
         net = build_from_file(file)
         metadata = parse_metadata(file.metadata, net.spec, path)
-        return _describe(net, dataclasses.replace(metadata, origin=f"{net.spec.name} from {path}"))
+        return _describe(
+            net, dataclasses.replace(metadata, origin=f"{net.spec.name} from {path}", arrays=net.metadata.arrays)
+        )
     layout = layout_of_file(file, source)
     spec = _resolve_spec(file, layout, network, changes)
     net = build(spec)

@@ -6,6 +6,7 @@ Our own files are safetensors with the net's spec in the header, so that the net
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from resnets.chain import NetworkSpec, parse_network
 from resnets.errors import UserError, one_of
+from resnets.metadata import Metadata
 from resnets.nn import Network, ResNet, build
 from resnets.nn.network import renew_shortcuts
 from resnets.nn.structure import find_change
@@ -26,6 +28,7 @@ from resnets.weights.layout import Layout
 from resnets.weights.layouts import OURS, PEERS, layout_of, recognise
 
 FORMATS = ("resnets", *PEERS)
+_ARRAYS = "preprocessing."  # begins the names of what is no weight
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,7 @@ def load_weights(net: Network, path: AnyPath, source: str = "auto") -> LoadRepor
     """
     if any(tensor.is_meta for tensor in net.state_dict().values()):
         raise UserError("a net on the meta device has no memory for weights; move it with net.to_empty(device='cpu').")
-    file = files.read(path)
+    file, _ = split_arrays(files.read(path))
     return fill(net, file, layout_of_file(file, source), source)
 
 
@@ -82,6 +85,7 @@ def layout_in(path: AnyPath, source: str = "auto") -> Layout:
 def build_from_file(file: WeightsFile) -> Network:
     """The net of a file that `save_weights` wrote, with its weights and their dtype."""
     path, spec = file.path, _spec_in(file.metadata, file.path)
+    file, arrays = split_arrays(file)
     if spec.depth > len(file.tensors):  # a false description could make us build forever
         raise UserError(f"{path} describes {spec.depth} layers of weights and holds {len(file.tensors)} tensors.")
     try:
@@ -92,7 +96,16 @@ def build_from_file(file: WeightsFile) -> Network:
     if isinstance(net, ResNet):
         renew_shortcuts(net, torch.Generator())  # what a module of a user's own has besides tensors
     net.load_state_dict({name: tensor.to("cpu", copy=True) for name, tensor in found.items()}, assign=True)
+    net.metadata = Metadata(arrays=arrays)
     return net
+
+
+def split_arrays(file: WeightsFile) -> tuple[WeightsFile, dict[str, Tensor]]:
+    """The weights of a file, and the tensors of its preprocessing."""
+    arrays = {name: tensor for name, tensor in file.tensors.items() if name.startswith(_ARRAYS)}
+    weights = {name: tensor for name, tensor in file.tensors.items() if name not in arrays}
+    found = {name.removeprefix(_ARRAYS): tensor for name, tensor in arrays.items()}
+    return dataclasses.replace(file, tensors=weights), found
 
 
 def read_spec(path: AnyPath) -> NetworkSpec:
@@ -101,13 +114,19 @@ def read_spec(path: AnyPath) -> NetworkSpec:
 
 
 def save_weights(
-    net: Network, path: AnyPath, *, format: str = "resnets", metadata: Mapping[str, str] | None = None
+    net: Network,
+    path: AnyPath,
+    *,
+    format: str = "resnets",
+    metadata: Mapping[str, str] | None = None,
+    arrays: Mapping[str, Tensor] | None = None,
 ) -> None:
     """Write a net's weights as safetensors, atomically.
 
     In the format `resnets` the header carries the net's spec; `torchvision`, `timm` and `akamaster` write these
     libraries' names for a net that follows their conventions. `metadata` is added to the header; by default that is
-    what the net itself knows, its classes and preprocessing.
+    what the net itself knows, its classes and preprocessing. `arrays` are tensors of its preprocessing, which the file
+    keeps beside the weights.
 
     >>> resnets.save_weights(net, "net.safetensors")
     """
@@ -120,7 +139,10 @@ def save_weights(
         if key == "format" or key.startswith("resnets."):
             raise UserError(f"metadata key {key!r} is taken; choose another name.")
         header[key] = value
-    files.write(path, _export_state(net, OURS) if format == "resnets" else to_peer(net, format), header)
+    if format != "resnets":
+        return files.write(path, to_peer(net, format), header)
+    kept = net.metadata.arrays if arrays is None else arrays
+    files.write(path, {**_export_state(net, OURS), **{f"{_ARRAYS}{name}": kept[name] for name in kept}}, header)
 
 
 def to_peer(net: Network, format: str) -> dict[str, Tensor]:
