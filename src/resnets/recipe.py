@@ -476,6 +476,20 @@ _FITNET = dataclasses.replace(
     max_norm=",".join(["0.9"] * 17),
     hint="hidden2:conv11",
 )
+_DSN = dataclasses.replace(  # s9xie's: 50,000 steps with companions, 150,000 without
+    _CAFFE,
+    name="dsn-paper",
+    length="200000it",
+    batch=100,
+    lr=0.025,
+    milestones="150001it:0.05,170001it:0.08",
+    weight_decay=5e-4,
+    loss="hinge",
+    aux_length="50000it",
+    aux_lr=0.001,
+    aux_fade=1e-4,
+    init="gaussian:0.05",
+)
 _LSUV = dataclasses.replace(
     _CAFFE,
     name="lsuv-paper",
@@ -507,10 +521,12 @@ _OTHERS = (
         _CAFFE, name="nin-paper", length="260ep", milestones="200ep,230ep", classifier_lr=0.1, normalize="gcn-zca",
         init="gaussian:0.05",
     ),
-    dataclasses.replace(  # s9xie's: 50,000 steps with companions, 150,000 without
-        _CAFFE, name="dsn-paper", length="200000it", batch=100, lr=0.025, milestones="150001it:0.05,170001it:0.08",
-        weight_decay=5e-4, loss="hinge", aux_length="50000it", aux_lr=0.001, aux_fade=1e-4, init="gaussian:0.05",
+    dataclasses.replace(  # the same author's for CIFAR-100: rates of 0.01 and 0.02 on a loss of 2
+        _CAFFE, name="nin-cifar100", length="260ep", lr=0.02, milestones="200ep,230ep", weight_decay=5e-4,
+        normalize="gcn-zca", init="gaussian:0.05",
     ),
+    _DSN,
+    dataclasses.replace(_DSN, name="dsn-softmax", loss="cross-entropy"),  # their CIFAR-100 network
     dataclasses.replace(  # pylearn2's: a line to 1 % after 500 epochs, of which 474 are trained
         _PYLEARN, name="maxout-paper", length="474ep", lr=0.17, schedule="linear",
         final_lr=round(1 - 0.99 * 474 / 500, 5), momentum=0.5, momentum_ramp="0.65@250ep",
