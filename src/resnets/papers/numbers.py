@@ -61,7 +61,7 @@ def quote_paper(spec: NetworkSpec, data: str) -> str | None:
 
 def _quote_other(network: str, data: str) -> str | None:
     """What v2's Table 4 or v1's Table 6 quote for another system."""
-    for experiment in (EXPERIMENTS["table4"], EXPERIMENTS["plain-cifar"]):
+    for experiment in (EXPERIMENTS["table4"], EXPERIMENTS["other-cifar"]):
         for cell in experiment.cells:
             if cell.row is not None and (cell.row.network, cell.row.data) == (network, data) and cell.value.error:
                 return f"the papers' {cell.label}: {cell.value} % ({experiment.where.partition(',')[0]})"

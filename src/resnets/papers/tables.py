@@ -187,8 +187,10 @@ _TABLE5 = (
     Cell("ResNet-200, pre-activation unit", imagenet("preresnet200"), Value(20.7, 5.3), "320 crop"),
     Cell("ResNet-200, pre-activation unit, scale and aspect ratio", _ASPECT, Value(20.1, 4.8), "320 crop"),
     Cell("Inception v3", imagenet("inception_v3", recipe="inception-paper"), Value(21.2, 5.6), "299 crop"),
+)
+_INCEPTION_RESNET = (
     Cell(
-        "Inception-ResNet-v2, in the text",
+        "Inception-ResNet-v2",
         imagenet("inception_resnet_v2", recipe="inception-paper"),
         Value(19.9, 4.9),
         "299 crop",
@@ -215,12 +217,6 @@ _PLAIN_IMAGENET = (
 )
 _CIFAR_DEPTHS = {20: 8.75, 32: 7.51, 44: 7.17, 56: 6.97}
 _PLAIN_CIFAR = (
-    Cell("Maxout", other("maxout", "maxout-paper"), Value(9.38)),
-    Cell("NIN", other("nin", "nin-paper"), Value(8.81)),
-    Cell("DSN", other("dsn", "dsn-paper"), Value(8.22)),
-    Cell("FitNet, 19 layers", fitnet("cifar10"), Value(8.39)),
-    Cell("Highway, 19 layers", other("highway19", "highway-paper"), Value(7.54, mean=7.72, std=0.16)),
-    Cell("Highway, 32 layers", other("highway32", "highway-paper"), Value(8.80)),
     *(Cell(f"plain, {layers} layers", Row(f"plain{layers}")) for layers in _CIFAR_DEPTHS),
     Cell("plain, 110 layers", Row("plain110"), FAILS),
     *(
@@ -229,6 +225,15 @@ _PLAIN_CIFAR = (
     ),
     Cell("ResNet, 110 layers", Row("resnet110"), Value(6.43, mean=6.61, std=0.16)),
     Cell("ResNet, 1202 layers", Row("resnet1202"), _RESNET1202),
+)
+_OTHER_CIFAR = (
+    Cell("Maxout", other("maxout", "maxout-paper"), Value(9.38)),
+    Cell("NIN", other("nin", "nin-paper"), Value(8.81)),
+    Cell("DSN", other("dsn", "dsn-paper"), Value(8.22)),
+    Cell("FitNet, 19 layers", fitnet("cifar10"), Value(8.39)),
+    Cell("Highway, 19 layers", other("highway19", "highway-paper"), Value(7.54, mean=7.72, std=0.16)),
+    Cell("Highway, 32 layers", other("highway32", "highway-paper"), Value(8.80)),
+    *_PLAIN_CIFAR[len(_CIFAR_DEPTHS) + 1 :],
 )
 _FIGURE7 = (
     *(Cell(f"plain, {layers} layers", Row(f"plain{layers}")) for layers in (20, 56)),
@@ -288,12 +293,14 @@ EXPERIMENTS: dict[str, Experiment] = {
         Experiment("table3", "v2 Table 3", "baseline against pre-activation unit on CIFAR", _TABLE3),
         Experiment("table4", "v2 Table 4", "against other networks on CIFAR", _TABLE4),
         Experiment("table5", "v2 Table 5", "against other networks on ImageNet", _TABLE5),
+        Experiment("inception-resnet", "v2 Section 5", "Inception-ResNet-v2, in the text", _INCEPTION_RESNET),
         Experiment("figure1", "v2 Figure 1", "training curves of ResNet-1001 on CIFAR-10", _FIGURE1),
         Experiment("figure3", "v2 Figure 3", "training curves of shortcuts on CIFAR-10", _FIGURE3),
         Experiment("figure6", "v2 Figure 6", "BN after addition; pre-activation at 164 layers", _FIGURE6),
         Experiment("gate-bias", "v2 Section 3.1", "the search of b_g from 0 to -10 on held-out images", _GATE_BIAS),
         Experiment("bn-after-imagenet", "v2 Section 4.1", "BN after addition in ResNet-101", _BN_AFTER_IMAGENET),
         Experiment("plain-cifar", "v1 Table 6, Figure 6", "plain against residual nets by depth", _PLAIN_CIFAR),
+        Experiment("other-cifar", "v1 Table 6", "other systems against residual nets on CIFAR-10", _OTHER_CIFAR),
         Experiment("figure7", "v1 Figure 7", "how strongly the layers respond", _FIGURE7),
         Experiment("plain-imagenet", "v1 Table 2", "plain against residual nets of 18 and 34 layers", _PLAIN_IMAGENET),
         Experiment("options", "v1 Table 3", "options A, B and C of ResNet-34", _OPTIONS),
