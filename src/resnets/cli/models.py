@@ -72,20 +72,20 @@ def _print_models(pattern: str | None, as_json: bool, every: bool) -> None:
         "input": _sides,
     }
     families = [family for family in FAMILIES if any(row["family"] == family for row in rows)]
-    for family in families:
-        of_family = [row for row in rows if row["family"] == family]
-        kept = [
-            key for key in of_family[0] if key != "family" and (family != "others" or key not in ("block", "units"))
-        ]
-        if len(families) > 1:
+    together = "others" not in families  # which have no units
+    for family in families[:1] if together else families:
+        of_family = rows if together else [row for row in rows if row["family"] == family]
+        hidden = ("family",) if family != "others" else ("family", "block", "units")
+        kept = [key for key in of_family[0] if key not in hidden]
+        if len(families) > 1 and not together:
             print_lines(*([""] if family != families[0] else []), f"{family}: {FAMILIES[family]}", "")
         header = [key.replace("multiply_adds", "multiply-adds") for key in kept]
         cells = [[written.get(key, str)(row[key]) for key in kept] for row in of_family]
         print_table(header, cells, right=[key for key in header if key not in ("name", "block")])
-    if pattern is None and not every:
-        print_lines("", f"{len(OTHERS)} other systems of the papers' tables: resnets models --all")
     shipped = ", ".join(name for some in trained.values() for name in some)
     print_lines("", f"trained, in the package: {shipped or 'none of these'}")
+    if pattern is None and not every:
+        print_lines(f"{len(OTHERS)} other systems of the papers' tables: resnets models --all")
 
 
 @dataclass(frozen=True)

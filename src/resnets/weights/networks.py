@@ -142,7 +142,8 @@ def save_weights(
     if format != "resnets":
         return files.write(path, to_peer(net, format), header)
     kept = net.metadata.arrays if arrays is None else arrays
-    files.write(path, {**_export_state(net, OURS), **{f"{_ARRAYS}{name}": kept[name] for name in kept}}, header)
+    beside = {f"{_ARRAYS}{name}": tensor.detach().cpu().contiguous() for name, tensor in kept.items()}
+    files.write(path, {**_export_state(net, OURS), **beside}, header)
 
 
 def to_peer(net: Network, format: str) -> dict[str, Tensor]:
