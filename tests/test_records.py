@@ -134,6 +134,42 @@ def test_lines_of_kinds_that_newer_versions_write_are_passed_over(tmp_path):
     assert [line["kind"] for line in run.metrics()] == ["train", "train", "test"]
 
 
+@pytest.mark.parametrize(
+    ("keys", "value", "sentence"),
+    [
+        ("run.network.rows", ["conv"], "config.json: row 'conv': 'conv' is no conv, which is written as conv:FILTERS"),
+        ("run.network.rows", "conv", 'config.json: run.network.rows must be a list, not "conv".'),
+        ("run.network.rows", [], "config.json: run.network.rows must be a list of at least 1, not []."),
+        ("run.network.rows", [1], "config.json: run.network.rows[0] must be text, not 1."),
+        ("run.network.rows", ..., "config.json: run.network.rows is missing."),
+        ("run.network.kind", "tree", "config.json: a network's kind must be chain, not 'tree'; update resnets"),
+        ("run.network.input_size", 1, "config.json: nin cannot read images of 1x1 pixels"),
+        ("run.network.aux", "no", 'config.json: run.network.aux must be true or false, not "no".'),
+        ("run.teacher", 1, "config.json: run.teacher must be text, not 1."),
+        ("run.recipe.init", "x", "config.json: init must be gaussian:STD"),
+    ],
+)
+def test_a_config_of_another_system_is_held_to_its_shape(tmp_path, keys, value, sentence):
+    run = make_run(tmp_path)
+    key = RunKey(spec_of("nin"), "cifar10", "ab", recipe_of("nin-paper"), 0)
+    change(run.config_path, "run", key.to_dict())
+    assert run.identity == key
+    change(run.config_path, keys, value)
+    with pytest.raises(UserError) as error:
+        _ = run.identity
+    assert sentence in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_row_of_another_system_has_no_signal(tmp_path):
+    path = tmp_path / "hour" / ROW.name
+    path.parent.mkdir()
+    path.write_text(ROW.read_text())
+    change(path, "network", spec_of("nin").to_dict())
+    with pytest.raises(UserError, match=r"runs\[0\]\.signal is of residual units, and nin has none"):
+        read_row(path)
+
+
 def test_keys_of_newer_versions_are_allowed(tmp_path):
     run = make_run(tmp_path)
     change(run.config_path, "weather", {"rain": True})

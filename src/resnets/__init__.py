@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from resnets.analysis.analyze import analyze
     from resnets.analysis.complexity import complexity
+    from resnets.chain import Chain
     from resnets.data import open_data
     from resnets.errors import DivergedError, UserError
     from resnets.evaluation.evaluate import evaluate
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from resnets.experiments.reproduce import reproduce
     from resnets.experiments.rerun import rerun
     from resnets.experiments.sweep import sweep
-    from resnets.nn import ResNet
+    from resnets.nn import Network, ResNet
     from resnets.recipe import Recipe
     from resnets.report.compare import compare_runs
     from resnets.report.listing import list_runs
@@ -59,6 +60,7 @@ _WHERE = {  # each public name and its module, which is imported when the name i
     **dict.fromkeys(("Shortcut", "ShortcutGate", "register_order", "register_shortcut"), "unit_spec"),
     **dict.fromkeys(("list_models", "spec_of"), "zoo"),
     **dict.fromkeys(("load_weights", "save_weights"), "weights.networks"),
+    "Chain": "chain",
     "Recipe": "recipe",
     "ResNet": "nn",
     "Spec": "spec",
@@ -80,12 +82,25 @@ _WHERE = {  # each public name and its module, which is imported when the name i
     "list_runs": "report.listing",
 }
 _ROOMS = (
-    *("analysis", "data", "engine", "errors", "evaluation", "experiments", "metadata", "nn", "options", "papers"),
+    *(
+        "analysis",
+        "chain",
+        "data",
+        "engine",
+        "errors",
+        "evaluation",
+        "experiments",
+        "metadata",
+        "nn",
+        "options",
+        "papers",
+    ),
     *("recipe", "report", "runs", "spec", "training", "unit_spec", "weights", "zoo"),
 )
 
 __all__ = [
     "Callback",
+    "Chain",
     "Conv1x1",
     "DivergedError",
     "Dropout",
@@ -134,10 +149,10 @@ def create(
     device: torch.device | str | None = None,
     dtype: torch.dtype | None = None,
     **changes: Any,
-) -> ResNet:
+) -> Network:
     """Build a network by name, initialised as in the papers.
 
-    `changes` are the fields of `Spec` (`num_classes=100`, `order="bn_after_add"`,
+    `changes` are the fields of `Spec`, or of `Chain` for other systems (`num_classes=100`, `order="bn_after_add"`,
     `shortcut=ExclusiveGate(bias=-6)`, `stem="cifar"`, `blocks=`, `widths=` ...) and `depth=`.
     `seed` or `generator` makes the initial weights reproducible. `pretrained=True` loads the trained network of that
     name from the package, as `resnets.load` does.

@@ -29,11 +29,11 @@ from typing import IO, Any, TypeVar
 from weakref import WeakSet
 
 from resnets import records
+from resnets.chain import NetworkSpec, parse_network
 from resnets.detector_spec import DetectorSpec
 from resnets.errors import UserError
 from resnets.ownership import open_plain
 from resnets.recipe import LATER, RECIPES, Recipe, is_boxed, recipe_of
-from resnets.spec import Spec
 
 Item = TypeVar("Item")
 
@@ -49,26 +49,27 @@ class ModuleKey:
         return {"name": self.name, "module": self.module}
 
 
-Network = Spec | DetectorSpec | ModuleKey
+NetworkKey = NetworkSpec | DetectorSpec | ModuleKey
 
 
-def _read_network(data: dict[str, Any]) -> Network:
+def _read_network(data: dict[str, Any]) -> NetworkKey:
     if "module" in data:
         return ModuleKey(data["name"], data["module"])
-    return DetectorSpec.from_dict(data) if "backbone" in data else Spec.from_dict(data)
+    return DetectorSpec.from_dict(data) if "backbone" in data else parse_network(data)
 
 
 @dataclass(frozen=True)
 class RunKey:
     """What makes a run different from another. Two equal ones give the same numbers on the same machine."""
 
-    network: Network
+    network: NetworkKey
     data: str  # as the user named it
     digest: str  # of its pixels and labels
     recipe: Recipe
     seed: int
     weights: str = ""  # the hash of the weights that it begins with, if they are given
     task: str = "classification"
+    teacher: str = ""  # the hash of the weights of a teacher, if it has one
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -78,6 +79,7 @@ class RunKey:
             "seed": self.seed,
             **({"weights": self.weights} if self.weights else {}),
             **({"task": self.task} if self.task != "classification" else {}),
+            **({"teacher": self.teacher} if self.teacher else {}),
         }
 
     @classmethod
@@ -94,11 +96,12 @@ class RunKey:
             data["seed"],
             data.get("weights", ""),
             data.get("task", "classification"),
+            data.get("teacher", ""),
         )
 
     @property
-    def spec(self) -> Spec:
-        """The network, for what needs a residual network of this package."""
+    def spec(self) -> NetworkSpec:
+        """The network, for what needs one of this package."""
         if isinstance(self.network, ModuleKey):
             raise UserError(f"a run of {self.network.name}, a module of yours, has no network that resnets can build.")
         if isinstance(self.network, DetectorSpec):

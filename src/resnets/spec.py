@@ -113,14 +113,14 @@ class Spec:
 
     def _check_numbers(self) -> None:
         for name in ("num_classes", "in_channels"):
-            _whole(name, getattr(self, name))
+            check_whole(name, getattr(self, name))
         for name in ("blocks", "widths", "kernels"):
             values = getattr(self, name)
             if not isinstance(values, tuple) or not values:
                 raise UserError(f"{name} must be a non-empty tuple of whole numbers, not {values!r}.")
             for value in values:
-                _whole(name, value)
-        _whole("stem_width", self.stem_width, least=0)
+                check_whole(name, value)
+        check_whole("stem_width", self.stem_width, least=0)
         if self.stem_width == self.widths[0]:  # one network has one spec
             object.__setattr__(self, "stem_width", 0)
         if len(self.blocks) != len(self.widths):
@@ -242,6 +242,11 @@ class Spec:
             )
 
     @property
+    def is_small(self) -> bool:
+        """Whether it is for images such as CIFAR's."""
+        return self.stem == "cifar"
+
+    @property
     def input_size(self) -> int:
         """The side of the images that the papers feed this kind of network."""
         return 224 if self.stem == "imagenet" else 32
@@ -272,7 +277,7 @@ class Spec:
         return cls(**values)
 
 
-def _whole(name: str, value: object, least: int = 1) -> None:
+def check_whole(name: str, value: object, least: int = 1) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise UserError(f"{name} must be a whole number of at least {least}, not {shown(value)}.")
     if value > _MOST:

@@ -80,8 +80,8 @@ def test_a_table_has_our_value_beside_the_papers_and_a_column_for_each_budget(ma
     assert table["1x1 conv shortcut"] == ["12.22", "missing", "missing"]
 
 
-def test_other_systems_are_quoted_and_every_observation_has_a_verdict_a_budget(made):
-    assert ["NIN, cifar10", "8.81", "quoted", "quoted"] in made.rows
+def test_ensembles_are_quoted_and_every_observation_has_a_verdict_a_budget(made):
+    assert ["PReLU-net", "-/4.94", "quoted", "quoted"] in made.rows
     told = [row for row in made.rows if re.match(r"[1-7]\. ", row[0])]
     assert [row[0][0] for row in told] == list("1234567")
     assert all("undecided" in cell for row in told for cell in row[1:])

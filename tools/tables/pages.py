@@ -13,12 +13,12 @@ from typing import Any
 
 from resnets import records
 from resnets.atomic import write_atomically
+from resnets.chain import parse_network
 from resnets.differences import label_groups
 from resnets.errors import UserError
 from resnets.papers.numbers import quote_paper
 from resnets.recipe import LATER, RECIPES
 from resnets.runs import Summary
-from resnets.spec import Spec
 from resnets.text import print_lines, say
 from tools.tables import depth, performance, reliability, reproduced
 from tools.tables.records import TEST, TRANSFER
@@ -33,7 +33,7 @@ def write_cifar(results: Path) -> str:
         groups = records.check_trainings(records.load(path), path)
         for result, variant in zip(groups, label_groups(groups), strict=True):
             tests = [run["result"]["test"] for run in result["runs"]]
-            spec, data = Spec.from_dict(result["network"]), result["data"]["name"]
+            spec, data = parse_network(result["network"]), result["data"]["name"]
             # Of several runs the spread is over seeds; of one it can only be over test images.
             error = Summary(tuple(test["error"] for test in tests)) if len(tests) > 1 else _write_interval(tests[0])
             cells = [

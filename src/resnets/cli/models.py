@@ -7,15 +7,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from resnets.chain import WORDS, Chain, NetworkSpec, walk
 from resnets.cli.options import Command
 from resnets.errors import UserError, one_of
 from resnets.options import Options, option, parse_size
+from resnets.other_systems import OTHERS
 from resnets.spec import Spec
 from resnets.text import columns, count, multiply_adds, print_json, print_lines, print_table, shows
-from resnets.zoo import NETWORKS, NetworkOptions, list_models, spec_of
+from resnets.zoo import FAMILIES, NETWORKS, NetworkOptions, family_of, list_models, spec_of
 
 if TYPE_CHECKING:
     from resnets.cli.parser import Commands
+    from resnets.describe.chain import ChainDescription
     from resnets.describe.network import Description
 
 _BATCH = 128  # the papers' on CIFAR
@@ -26,17 +29,19 @@ def models(commands: Commands) -> None:
         commands,
         "models",
         help="list the named networks",
-        description="List the named networks with their cost, and those that come trained inside the package.",
+        description="List the named networks with their cost, and those that come trained inside the package. "
+        "--all adds the other systems of the papers' tables, which a pattern finds too.",
     )
-    command.add("pattern", nargs="?", default="*", help="a shell pattern: 'preresnet*'", metavar="PATTERN")
+    command.add("pattern", nargs="?", help="a shell pattern: 'preresnet*'", metavar="PATTERN")
+    command.add("--all", action="store_true", help="also the other systems of the papers' tables")
     command.add("--json", action="store_true", help="print JSON")
-    command.run(lambda args: _print_models(args.pattern, args.json))
+    command.run(lambda args: _print_models(args.pattern, args.json, args.all))
 
 
-def _print_models(pattern: str, as_json: bool) -> None:
-    names = list_models(pattern)
+def _print_models(pattern: str | None, as_json: bool, every: bool) -> None:
+    names = list_models("*" if every and pattern is None else pattern)
     if not names:
-        raise one_of("network", pattern, NETWORKS)
+        raise one_of("network", pattern, {**NETWORKS, **OTHERS})
     from resnets.analysis.complexity import complexity
     from resnets.weights import pretrained
 
@@ -47,8 +52,9 @@ def _print_models(pattern: str, as_json: bool) -> None:
         rows.append(
             {
                 "name": spec.name,
-                "block": spec.block,
-                "units": sum(spec.blocks),
+                "family": family_of(spec.name),
+                "block": spec.block if isinstance(spec, Spec) else None,
+                "units": sum(spec.blocks) if isinstance(spec, Spec) else None,
                 "layers": spec.depth,
                 "parameters": cost.parameters,
                 "multiply_adds": cost.multiply_adds,
@@ -57,18 +63,29 @@ def _print_models(pattern: str, as_json: bool) -> None:
         )
     if as_json:
         return print_json([{**row, "pretrained": trained[row["name"]]} for row in rows])
-    header = ("name", "block", "units", "layers", "parameters", "multiply-adds", "input")
     written: dict[str, Callable[[Any], str]] = {
-        "units": count,
+        "block": lambda block: block or "",
+        "units": lambda units: "" if units is None else count(units),
         "layers": count,
         "parameters": count,
         "multiply_adds": multiply_adds,
         "input": _sides,
     }
-    cells = [[written.get(key, str)(value) for key, value in row.items()] for row in rows]
-    print_table(header, cells, right=header[2:])
+    families = [family for family in FAMILIES if any(row["family"] == family for row in rows)]
+    together = "others" not in families  # which have no units
+    for family in families[:1] if together else families:
+        of_family = rows if together else [row for row in rows if row["family"] == family]
+        hidden = ("family",) if family != "others" else ("family", "block", "units")
+        kept = [key for key in of_family[0] if key not in hidden]
+        if len(families) > 1 and not together:
+            print_lines(*([""] if family != families[0] else []), f"{family}: {FAMILIES[family]}", "")
+        header = [key.replace("multiply_adds", "multiply-adds") for key in kept]
+        cells = [[written.get(key, str)(row[key]) for key in kept] for row in of_family]
+        print_table(header, cells, right=[key for key in header if key not in ("name", "block")])
     shipped = ", ".join(name for some in trained.values() for name in some)
     print_lines("", f"trained, in the package: {shipped or 'none of these'}")
+    if pattern is None and not every:
+        print_lines(f"{len(OTHERS)} other systems of the papers' tables: resnets models --all")
 
 
 @dataclass(frozen=True)
@@ -113,11 +130,12 @@ def info(commands: Commands) -> None:
 
 def _print_info(network: str, changes: dict[str, Any], options: InfoOptions, as_json: bool) -> None:
     spec = _find_spec(network, changes)
-    from resnets.describe.network import describe
+    from resnets.describe.chain import describe_chain
+    from resnets.describe.network import Description, describe
     from resnets.describe.training import Training
 
     size: Any = options.size
-    description = describe(spec, size)
+    description = describe_chain(spec, size) if isinstance(spec, Chain) else describe(spec, size)
     report = _load(spec, options.weights, options.source or "auto") if options.weights else None
     training = Training(spec, options.batch or _BATCH, size)
     if as_json:
@@ -129,7 +147,10 @@ def _print_info(network: str, changes: dict[str, Any], options: InfoOptions, as_
         if options.engine:
             data["engine"] = training.engine()
         return print_json(data)
-    _print(description)
+    if not isinstance(description, Description):
+        _print_chain(description)
+    else:
+        _print(description)
     if report is not None:
         print_lines("", report)
     if options.memory:
@@ -154,20 +175,53 @@ def _print_memory(batch: int, found: dict[str, Any]) -> None:
     print_table(header, rows, right=header[1:5])
 
 
-def _find_spec(network: str, changes: dict[str, Any]) -> Spec:
+def _find_spec(network: str, changes: dict[str, Any]) -> NetworkSpec:
     """The spec of a named network, without torch; of weights through the resolver of all commands."""
-    if network in NETWORKS:
+    if network in NETWORKS or network in OTHERS:
         return spec_of(network, **changes)
     from resnets.weights.models import find_spec
 
     return find_spec(network, changes)
 
 
-def _load(spec: Spec, path: str, source: str) -> str:
+def _load(spec: NetworkSpec, path: str, source: str) -> str:
     from resnets.nn import build
     from resnets.weights.networks import load_weights
 
     return str(load_weights(build(spec), path, source=source))
+
+
+def _print_chain(description: ChainDescription) -> None:
+    spec, cost, system = description.spec, description.cost, description.system
+    heads = f", {spec.heads} auxiliary heads" if spec.heads else ""
+    print_lines(f"{spec.name}: {count(spec.depth)} layers{heads}, {spec.num_classes} classes")
+    if system:
+        print_lines(system.source)
+    changes = {field: value for field, value in description.changed.items() if field != "rows"}
+    if description.changed:
+        changes |= {"rows": "others"} if "rows" in description.changed else {}
+        print_lines(f"changed from {spec.name}: {', '.join(f'{field}={value}' for field, value in changes.items())}")
+    trained = " with them" if spec.heads else ""
+    print_lines(
+        f"{count(cost.parameters)} parameters{trained}, {multiply_adds(cost.multiply_adds)} multiply-adds in testing "
+        f"on images of {_map(cost.input)} (at least {_sides((0, spec.min_size, spec.min_size))})",
+        "",
+    )
+    header = ("row", "output", "words", "parameters", "multiply-adds")
+    rows = [
+        (r.name, _map(r.output), r.layers, count(r.parameters), multiply_adds(r.multiply_adds))
+        for r in description.rows
+    ]
+    print_table(header, rows, right=header[-2:])
+    used = {word.word: word for _, words in spec.parts for word in walk(words)}
+    print_lines("")
+    print_table(("word", "meaning"), [(kind.form, kind.text) for name, kind in WORDS.items() if name in used])
+    if reported := description.reported:
+        print_lines("", "What the papers report:", *(f"  {line}" for line in reported))
+    if system:
+        print_lines("", f"The authors' recipe: resnets train {spec.name} --recipe {system.recipe}")
+        if system.uncertain:
+            print_lines("", "What is uncertain:", *(f"  {line}." for line in system.uncertain))
 
 
 def _print(description: Description) -> None:

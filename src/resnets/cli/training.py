@@ -47,7 +47,7 @@ def train(commands: Commands) -> None:
         given, changes, network, detector, several = command.read(args)
         options, sweep = TrainOptions(**given), SweepOptions(**several)
         is_folder = parse_folder(options.data)[0] is not None
-        default, _ = default_recipe(options.data, is_folder, options.weights is not None)
+        default, _ = default_recipe(options.data, is_folder, options.weights is not None, args.network)
         recipe_of(
             default if options.recipe == "auto" else options.recipe, **changes
         )  # refused before torch is imported

@@ -76,8 +76,10 @@ def export(commands: Commands) -> None:
             print_lines(done.net.metadata.origin, detector_onnx.describe_use(done.net))
             print_lines(f"compared with PyTorch on three shapes: detections differ by at most {done.difference:.1e}")
             return print_lines(done.path)
+        sides = "H, W" if done.open_size else f"{spec.input_size}, {spec.input_size}"
         print_lines(done.net.metadata.origin)
-        print_lines(f"images (N, {spec.in_channels}, H, W) to scores (N, {spec.num_classes}); {describe_use(done.net)}")
+        use = describe_use(done.net, done.open_size)
+        print_lines(f"images (N, {spec.in_channels}, {sides}) to scores (N, {spec.num_classes}); {use}")
         print_lines(
             f"compared with PyTorch on three shapes: scores differ by at most {done.difference:.1e} of the largest"
         )

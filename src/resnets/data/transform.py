@@ -10,13 +10,14 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from resnets.chain import NetworkSpec
 from resnets.data import load
 from resnets.data.augment import Normalize
+from resnets.data.contrast import KINDS, read_contrast
 from resnets.data.images import SPLIT_SEED, Images
 from resnets.data.test_crops import Crop, MultiScale, TenCrop, Views
 from resnets.errors import UserError
 from resnets.metadata import Metadata, Preprocessing, parse_sides
-from resnets.spec import Spec
 from resnets.view_options import ViewOptions
 
 
@@ -47,7 +48,7 @@ class Transform:
 
 def transform_of(
     metadata: Metadata,
-    spec: Spec,
+    spec: NetworkSpec,
     *,
     views: ViewOptions | None = None,
     images: Images | None = None,
@@ -67,16 +68,23 @@ def _choose_views(usual: Preprocessing, options: ViewOptions) -> Views:
     return TenCrop(crop.side, crop.shorter) if options.ten_crop else crop
 
 
-def preprocessing_of(metadata: Metadata, spec: Spec) -> Preprocessing:
+def preprocessing_of(metadata: Metadata, spec: NetworkSpec) -> Preprocessing:
     return metadata.preprocessing or Preprocessing.usual(spec)
 
 
 def normalization(
-    metadata: Metadata, spec: Spec, images: Images | None = None, per: str | None = None, what: str = "the network"
+    metadata: Metadata,
+    spec: NetworkSpec,
+    images: Images | None = None,
+    per: str | None = None,
+    what: str = "the network",
 ) -> Normalize:
     """The normalisation of the weights, unless `per` overrides it; a mean image is that of `images`, if given."""
     known = metadata.preprocessing
     kind = per or (known.normalize if known else "channel")
+    if kind in KINDS and known:
+        shape = spec.in_channels, known.crop, known.crop
+        return read_contrast(kind, metadata.arrays, shape, metadata.origin or what)
     if kind == "channel" and per is None and (known or images is None):
         usual = preprocessing_of(metadata, spec)
         return Normalize.by_channel(usual.mean, usual.std)

@@ -20,7 +20,7 @@ from resnets.engine.runners import Choice, Ends, choose_ends, choose_runners
 from resnets.engine.threads import follow, hold
 from resnets.engine.watch import Watch
 from resnets.errors import UserError
-from resnets.nn import ResNet, Unit
+from resnets.nn import ResNet, Unit, require_units
 from resnets.nn.structure import find_change
 
 
@@ -43,6 +43,7 @@ def prepare(
     it is changed later; `choices` of the result holds the runner of each unit and the reason.
     """
     require_mode(engine, memory)
+    require_units(net, "prepare runs")
     if isinstance(net, Prepared):
         net = net.original
     if engine == "plain":

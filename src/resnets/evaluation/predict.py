@@ -19,7 +19,7 @@ from resnets.evaluation.detection import DetectionPredictor
 from resnets.evaluation.ensemble import Member, batches, probabilities
 from resnets.evaluation.evaluate import make_member
 from resnets.evaluation.options import PredictOptions
-from resnets.nn import ResNet
+from resnets.nn import Network
 from resnets.options import takes
 from resnets.weights.detectors import is_detector
 from resnets.weights.models import Model, open_model
@@ -70,7 +70,7 @@ class Predictor:
         options.refuse_for_classifiers()
         if model is None and DEFAULT not in index():
             raise UserError("name the network to use: --weights, with a file of weights or a run's folder.")
-        self.net: ResNet = open_model(DEFAULT if model is None else model)
+        self.net: Network = open_model(DEFAULT if model is None else model)
         self.options = options
         self.threads = Threads(options.threads)
         self.member: Member = make_member(self.net, options)

@@ -99,7 +99,8 @@ def _loss(run: dict[str, Any], low: float, high: float, mean: Any) -> float | No
 
 def _truncation(one: Outcome, run: dict[str, Any]) -> float | None:
     """Only of units with a ReLU after the addition, which makes values of y_l below zero zero."""
-    if "relu" not in ORDERS[one.result["network"]["order"]].after or "signal" not in run:
+    order = one.result["network"].get("order", "original")
+    if "signal" not in run or "relu" not in ORDERS[order].after:
         return None
     return statistics.fmean(run["signal"]["zeros"][1:])  # the first map is the stem's
 

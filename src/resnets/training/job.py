@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from resnets.chain import Chain, NetworkSpec
 from resnets.data import open_labelled, parse_folder
 from resnets.data.annotations import open_annotated
 from resnets.data.annotations.pictures import AnnotatedData
@@ -21,7 +22,7 @@ from resnets.data.folder import Folder
 from resnets.data.images import Images
 from resnets.detector_spec import DetectorOptions, DetectorSpec, detector_of, is_detector
 from resnets.errors import UserError
-from resnets.nn import ResNet
+from resnets.nn import Network
 from resnets.nn.structure import find_change
 from resnets.options import fields_of
 from resnets.progress import Console, Silent
@@ -36,15 +37,17 @@ from resnets.recipe import (
     resolve_augment,
     resolve_length,
 )
-from resnets.runs import ModuleKey, Network
+from resnets.runs import ModuleKey, NetworkKey
 from resnets.spec import Spec
-from resnets.training.classification import Classification
+from resnets.training.classification import Classification, Teacher
 from resnets.training.detection import Detection, resolve_anchors
+from resnets.training.hints import Hints
 from resnets.training.init_weights import InitialState, begin_at
 from resnets.training.optimizers import resolve_optimizer
 from resnets.training.options import TrainOptions
 from resnets.training.task import Task
 from resnets.weights.detectors import begin_detector
+from resnets.weights.models import find, hash_file, open_model
 from resnets.zoo import NetworkOptions, spec_of
 
 
@@ -61,12 +64,12 @@ class Job:
     module: nn.Module | None = None  # of the user
 
     @property
-    def spec(self) -> Network:
+    def spec(self) -> NetworkKey:
         return self.task.network
 
 
 def resolve_job(
-    model: str | Spec | DetectorSpec | nn.Module | Task,
+    model: str | NetworkSpec | DetectorSpec | nn.Module | Task,
     data: Any,
     recipe: Recipe | None,
     options: TrainOptions,
@@ -86,13 +89,18 @@ def resolve_job(
         raise UserError(f"{', '.join(set(network) & set(fields_of(DetectorOptions)))}: only a detector has that.")
     if recipe is None and options.recipe in DETECTION:
         raise UserError(f"recipe {options.recipe} is for detectors, as faster_rcnn_resnet50.")
-    if recipe is None and options.recipe in NEED_WEIGHTS and options.weights is None and isinstance(model, str | Spec):
+    if (
+        recipe is None
+        and options.recipe in NEED_WEIGHTS
+        and options.weights is None
+        and isinstance(model, str | Spec | Chain)
+    ):
         raise UserError(
             f"recipe {options.recipe} fine-tunes given weights: name them by --weights, or leave --recipe out to "
             "train from scratch."
         )
     source = options.data if data is None else data
-    named, why = (recipe, "") if recipe is not None else choose_recipe(source, options)
+    named, why = (recipe, "") if recipe is not None else choose_recipe(source, options, model)
     chosen = resolve_optimizer(recipe_of(named, **changes))  # a mistake is refused before the data is read
     images = open_images(source, options)
     if options.test and isinstance(images, Folder) and images.test is None and not chosen.validation:
@@ -106,13 +114,55 @@ def resolve_job(
         start = _resolve_network(model, images, options, network)
     if chosen.whiten and start.net is not None:
         raise _refuse_whitening(chosen)
+    if isinstance(start.network, Chain):
+        _require_plain(start.network, chosen, options)
     reading = {"bad_images": options.bad_images, "workers": options.decoders, "warn": warn}
-    task = Classification(start.network, start.data, net=start.net, weights=start.digest, reading=reading)
-    small = not isinstance(images, Folder) or getattr(task.network, "stem", "cifar") == "cifar"
+    kind = Hints if chosen.hint else Classification
+    teacher = _open_teacher(chosen, options, images)
+    given = {"net": start.net, "weights": start.digest, "teacher": teacher, "reading": reading}
+    task = kind(start.network, start.data, **given)  # type: ignore[arg-type]
+    small = not isinstance(images, Folder) or getattr(task.network, "is_small", True)
     chosen = resolve_length(resolve_augment(chosen, small), task.count_examples(chosen))
     options = options if data is None else dataclasses.replace(options, data=task.data)
     module = start.net if isinstance(model, nn.Module) else None
     return Job(task, chosen, options, why, start.sentence, _folder_of(images), module)
+
+
+def _require_plain(network: Chain, recipe: Recipe, options: TrainOptions) -> None:
+    """Refuse what only makes sense for residual units."""
+    name = network.name
+    if recipe.optimizer == "muon":
+        raise UserError(
+            f"recipe {recipe.name}: muon is for the filters of residual units, and {name} has none; choose sgd."
+        )
+    if recipe.whiten:
+        raise UserError(f"whiten computes the first filters of residual networks, and {name} is none; --no-whiten.")
+    if options.memory in ("lean", "min"):
+        raise UserError(f"memory {options.memory} runs residual units again, and {name} has none; choose fast.")
+    if options.engine == "compiled":
+        raise UserError(f"engine compiled compiles residual units, and {name} has none; choose plain.")
+
+
+def _open_teacher(recipe: Recipe, options: TrainOptions, images: Images | Folder | Datasets) -> Teacher | None:
+    """The network to learn from, if the recipe does so."""
+    if not recipe.needs_teacher:
+        if options.teacher is not None:
+            raise UserError(f"recipe {recipe.name} does not learn from a teacher; leave out --teacher.")
+        return None
+    if options.teacher is None:
+        raise UserError(
+            f"recipe {recipe.name} learns from a teacher: name it by --teacher, with a finished run of maxout say."
+        )
+    net, file = open_model(options.teacher), find(options.teacher)
+    seen = net.metadata.preprocessing
+    if net.spec.num_classes != images.num_classes or seen is None or seen.normalize != recipe.normalize:
+        how = seen.normalize if seen else "unknown"
+        raise UserError(
+            f"the teacher {options.teacher} has {net.spec.num_classes} classes and images normalised by {how}; recipe "
+            f"{recipe.name} needs {images.num_classes} classes and {recipe.normalize}."
+        )
+    assert isinstance(file, Path)
+    return Teacher(net, hash_file(file / "final.safetensors" if file.is_dir() else file))
 
 
 def _folder_of(images: Images | Folder | Datasets) -> Path | None:
@@ -201,33 +251,34 @@ def open_images(data: Any, options: TrainOptions) -> Images | Folder | Datasets:
     return Datasets(data)
 
 
-def choose_recipe(data: Any, options: TrainOptions) -> tuple[str, str]:
+def choose_recipe(data: Any, options: TrainOptions, model: object = None) -> tuple[str, str]:
     """The recipe that was named, or the default for this data and these weights, and why. No data is read."""
     if options.recipe != "auto":
         return options.recipe, ""
     in_files = parse_folder(data)[0] is not None if isinstance(data, str) else not isinstance(data, Images)
     name = data if isinstance(data, str) else getattr(data, "name", "")
-    return default_recipe(name, in_files, options.weights is not None)
+    network = model if isinstance(model, str) else getattr(model, "name", "")
+    return default_recipe(name, in_files, options.weights is not None, network)
 
 
 # --- the network ------------------------------------------------------------------------------
 
 
 def _resolve_network(
-    model: str | Spec, images: Images | Folder | Datasets, options: TrainOptions, network: Mapping[str, Any]
+    model: str | NetworkSpec, images: Images | Folder | Datasets, options: TrainOptions, network: Mapping[str, Any]
 ) -> InitialState:
     """A named network has as many classes and channels as the images, unless `network` says otherwise."""
-    if isinstance(model, Spec):
+    if isinstance(model, Spec | Chain):
         if network:
             raise UserError("a network given as a Spec takes no changes by `network`; change the spec.")
-        spec = model
+        spec: NetworkSpec = model
     else:
         spec = spec_of(model, **{"num_classes": images.num_classes, "in_channels": images.channels, **network})
     if options.weights is None:
         return InitialState(spec, images)
     if isinstance(images, Datasets):
         raise UserError("--weights is for images of ours; load the weights into a module and train that.")
-    decided = fields_of(NetworkOptions) if isinstance(model, Spec) else network
+    decided = fields_of(NetworkOptions) if isinstance(model, Spec | Chain) else network
     return begin_at(options.weights, spec, images, options.seed, decided)
 
 
@@ -237,8 +288,8 @@ def _resolve_module(
     """A copy of the user's module is trained, so that the same call again finds the same run."""
     if network or options.weights is not None:
         raise UserError("a module is trained as it is: leave out weights and fields of the network.")
-    net = copy.deepcopy(model.original if isinstance(model, ResNet) else model)
-    if isinstance(net, ResNet) and find_change(net) is None:
+    net = copy.deepcopy(model.original if isinstance(model, Network) else model)
+    if isinstance(net, Network) and find_change(net) is None:
         return InitialState(net.spec, images, net, hash_module(net))
     return InitialState(ModuleKey(type(model).__name__, hash_module(net)), images, net)
 

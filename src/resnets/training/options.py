@@ -25,6 +25,9 @@ class TrainOptions(Options):
     weights: str | None = option(
         None, "weights to begin with: a file, a finished run or the name of a pretrained network", metavar="FILE"
     )
+    teacher: str | None = option(
+        None, "network to learn from, for recipes with hint or distill: a file or a finished run", metavar="FILE"
+    )
     seed: int = option(0, "seed of the weights, the order and the crops", parse=parse_seed, metavar="N")
     out: str = option("runs", "folder of the runs", metavar="DIR")
     curve: bool = option(False, "test after every epoch, for the curve only")

@@ -12,7 +12,7 @@ from resnets.engine.native.kernels import VERSION
 from resnets.engine.prepared import Prepared
 from resnets.errors import UserError
 from resnets.recipe import Recipe
-from resnets.runs import Network, Run, RunKey
+from resnets.runs import NetworkKey, Run, RunKey
 
 
 def is_finished(run: Run, key: RunKey, statistics: str, world: int, tell: Callable[[str], None]) -> bool:
@@ -60,7 +60,7 @@ def _saw_held_out(run: Run, key: RunKey) -> bool:
 # --- processes --------------------------------------------------------------------------------
 
 
-def resolve_processes(run: Run, config: dict[str, Any], world: int, spec: Network, recipe: Recipe) -> int:
+def resolve_processes(run: Run, config: dict[str, Any], world: int, spec: NetworkKey, recipe: Recipe) -> int:
     """The number of shares of a batch with which the run computes what it began with, or a refusal.
 
     BN sees the images of a share together, or of each micro-batch of it. Fewer processes can take on the shares of

@@ -18,6 +18,7 @@ import torch
 from torch import nn
 
 from resnets.atomic import write_atomically
+from resnets.chain import Chain, NetworkSpec
 from resnets.detector_spec import DetectorOptions, DetectorSpec
 from resnets.engine.device import start_engine
 from resnets.engine.memory_estimate import choose_mode
@@ -58,7 +59,7 @@ class TrainedRun(Run):
         """The trained network, in eval mode."""
         if self.result is None:
             raise UserError(f"{self.path} is not finished, so it has no trained network yet.")
-        if isinstance(self.identity.network, Spec | DetectorSpec):
+        if isinstance(self.identity.network, Spec | Chain | DetectorSpec):
             return load(self.path).eval()
         if self.module is None:
             raise UserError(
@@ -71,7 +72,7 @@ class TrainedRun(Run):
 
 
 def train(
-    model: str | Spec | nn.Module | Task,
+    model: str | NetworkSpec | nn.Module | Task,
     data: Any = None,
     recipe: str | Recipe | None = None,
     *,
@@ -82,9 +83,9 @@ def train(
 ) -> TrainedRun:
     """Train a network and return its run; the same call again resumes the run, or returns it if it is finished.
 
-    `model` is a name, a `Spec`, any `nn.Module` (a copy of it is trained) or a `Task`. `data` is a name, a folder, or
-    a pair of torch data sets of (tensor, label); a detector (`faster_rcnn_resnet50`) needs pictures with boxes.
-    `keywords` are fields of `TrainOptions` (`seed=1`), of `Recipe` (`lr=0.05`, `epochs=3`) and of the network
+    `model` is a name, a `Spec`, a `Chain`, any `nn.Module` (a copy of it is trained) or a `Task`. `data` is a name, a
+    folder, or a pair of torch data sets of (tensor, label); a detector (`faster_rcnn_resnet50`) needs pictures with
+    boxes. `keywords` are fields of `TrainOptions` (`seed=1`), of `Recipe` (`lr=0.05`, `epochs=3`) and of the network
     (`order="bn_after_add"`); `network={...}` holds fields of the network too. The test set is used once, at the end,
     and after every epoch if `curve` asks for it; nothing is chosen by it.
 
@@ -132,7 +133,7 @@ def train_job(job: Job, workers: Workers, device: torch.device, callbacks: tuple
     """Open the run of a job and train it, unless it is finished."""
     options, task = job.options, job.task
     tell = say if workers.is_main and not options.quiet else mute
-    key = RunKey(task.network, task.data, task.digest, job.recipe, options.seed, task.weights, task.kind)
+    key = RunKey(task.network, task.data, task.digest, job.recipe, options.seed, task.weights, task.kind, task.teacher)
     if job.folder is not None:
         key = workers.compute_on_main(partial(find_same_data, Path(options.out), key, job.folder))
     run = TrainedRun(Path(options.out) / key.slug, job.module)
@@ -148,6 +149,8 @@ def train_job(job: Job, workers: Workers, device: torch.device, callbacks: tuple
         adopt = partial(continue_shorter, run, key, schedule, options, statistics=statistics, tell=tell)
         workers.compute_on_main(adopt)
         began = workers.compute_on_main(lambda: run.config if run.exists else {})
+        for sentence in task.list_notices(job.recipe):
+            tell(sentence)
         trainer, engine = _build_trainer(job, run, began, workers, device)
         held.callback(task.close)
         now = {"engine": engine, **({"statistics": statistics} if statistics else {}), **provenance()}
@@ -266,6 +269,8 @@ class Session:
     def plan(self) -> Plan:
         recipe, choices = self.job.recipe, getattr(self.trainer.prepared, "choices", ())
         plain = sorted({f"some units run plain: {choice.reason}." for choice in choices if choice.runner == "plain"})
+        if isinstance(self.key.network, Chain):
+            plain = [f"PyTorch alone computes {self.key.network.name}, as it has no residual units."]
         known = self.trainer.task.notices(self.trainer.net)
         notices = (*plain, *known, *self._describe_threads(), *self.trainer.schedule.notices())
         examples, network = self.trainer.schedule.images, self.key.network.name

@@ -19,7 +19,7 @@ from resnets.engine import prepare
 from resnets.errors import UserError
 from resnets.nn import ResNet
 from resnets.recipe import Recipe
-from resnets.runs import Network
+from resnets.runs import NetworkKey
 from resnets.training.distributed import Workers
 from resnets.training.optimizers import decay_groups
 from resnets.weights.files import write
@@ -43,9 +43,10 @@ class Task(ABC):
     """
 
     kind: str  # of tasks, for the name of the run
-    network: Network  # what is trained, for the name of the run
+    network: NetworkKey  # what is trained, for the name of the run
     data: str  # its name
     digest: str  # its hash
+    teacher: str = ""  # the hash of the weights of a teacher, if it has one
     weights: str = ""  # the hash of the weights to begin with, unless `network` says it
     splits: Collection[str] = ()  # to score; known after `open`. `test` is scored at the end, others each epoch
 
@@ -65,6 +66,10 @@ class Task(ABC):
 
     def close(self) -> None:  # noqa: B027
         pass
+
+    def list_notices(self, recipe: Recipe) -> list[str]:
+        """Sentences about long work before the first step."""
+        return []
 
     @abstractmethod
     def build(self, seed: int) -> nn.Module:
@@ -121,7 +126,7 @@ class Task(ABC):
 
     def measure_signal(self, net: nn.Module) -> dict[str, Any]:
         """A line of metrics about the signal in the network now."""
-        raise UserError(f"signal_every measures residual networks, and {self.network.name} is another module.")
+        raise UserError(f"signal_every measures residual units, and {self.network.name} has none.")
 
     def header(self) -> dict[str, str]:
         """What the file of weights says beside the run and its scores."""

@@ -27,7 +27,7 @@ from resnets.engine.frozen import Frozen, freeze
 from resnets.engine.onnx import export as onnx_model
 from resnets.engine.onnx import need
 from resnets.errors import UserError
-from resnets.nn import ResNet, shortcuts
+from resnets.nn import ChainNet, Network, ResNet, shortcuts
 from resnets.nn.structure import find_part_changes
 from resnets.options import takes
 from resnets.version import __version__
@@ -47,6 +47,7 @@ class Exported:
     path: Path
     net: Any = field(repr=False)
     difference: float
+    open_size: bool = True  # whether the size of the images is left open
 
 
 @takes(ExportOptions)
@@ -71,12 +72,15 @@ def export(
     format = options.format or next((f for f, ending in FORMATS.items() if str(out).endswith(ending)), "onnx")
     net = open_model(model, changes=changes, fresh=True).float().eval()
     path = Path(out or file_name(net.spec.name, FORMATS[format]))
-    data, runs = (_onnx if format == "onnx" else _torch_export)(net, options.fold, describe(net))
-    off = difference(net, runs, preprocessing_of(net.metadata, net.spec).crop)
+    if options.fold and not isinstance(net, ResNet):
+        raise UserError(f"fold puts BN into the convolutions of residual units, and {net.spec.name} has none.")
+    open_size = not isinstance(net, ChainNet) or (format == "onnx" and net.spec.open_size)
+    data, runs = (_onnx if format == "onnx" else _torch_export)(net, options.fold, describe(net, open_size))
+    off = difference(net, runs, preprocessing_of(net.metadata, net.spec).crop, open_size)
     if not off <= CLOSE:
         raise UserError(f"the {format} graph's scores differ from PyTorch's by {off:.1e} of the largest; not written.")
     write_atomically(path, data)
-    return Exported(path, net, off)
+    return Exported(path, net, off, open_size)
 
 
 def export_detector(model: Any, out: str | os.PathLike[str] | None, format: str | None) -> Exported:
@@ -104,7 +108,7 @@ def file_name(network: str, ending: str) -> str:
     return (re.sub(r"[^A-Za-z0-9_.-]+", "_", network)[:_LONGEST].lstrip(".") or "network") + ending
 
 
-def describe(net: ResNet) -> dict[str, str]:
+def describe(net: Network, open_size: bool = True) -> dict[str, str]:
     """The metadata of the exported file."""
     known = {
         "spec": net.spec.to_dict(),
@@ -113,24 +117,31 @@ def describe(net: ResNet) -> dict[str, str]:
         "provenance": dict(net.metadata.provenance),
     }
     texts = {key: json.dumps(value) for key, value in known.items() if value}
-    return {"resnets.version": __version__, "use": describe_use(net), **texts}
+    return {"resnets.version": __version__, "use": describe_use(net, open_size), **texts}
 
 
-def describe_use(net: ResNet) -> str:
+def describe_use(net: Network, open_size: bool = True) -> str:
     """How to prepare the input, in words."""
     read = preprocessing_of(net.metadata, net.spec)
     mean, std = ([round(value, 6) for value in values] for values in (read.mean, read.std))
+    sizes = "any larger size works too" if open_size else "no other size"
     pixels = "x / 255 less the mean training image" if read.normalize == "pixel" else f"(x / 255 - {mean}) / {std}"
     return (
-        f"RGB, shorter side {read.resize}, centre crop {read.crop}, {pixels}; any larger size works too. "
+        f"RGB, shorter side {read.resize}, centre crop {read.crop}, {pixels}; {sizes}. "
         "Softmax of the scores gives probabilities."
     )
 
 
-def difference(net: ResNet, runs: Callable[[Tensor], Tensor], side: int) -> float:
+def difference(net: Network, runs: Callable[[Tensor], Tensor], side: int, open_size: bool = True) -> float:
     """The largest difference of the scores, relative to the largest, on shapes that the exporter did not see."""
     draw, worst = torch.Generator().manual_seed(0), 0.0
-    for shape in ((1, side, side), (3, side, side + 8), (2, side + 24, side + 1)):
+    shapes = ((1, side, side), (3, side, side + 8), (2, side + 24, side + 1))
+    if isinstance(net, ChainNet):
+        side, more = net.spec.input_size, 2 * net.spec.input_size  # at every size the branches may not fit
+        shapes = ((1, side, side), (2, side, more), (3, more, side))
+    if not open_size:
+        shapes = ((1, side, side), (2, side, side), (3, side, side))
+    for shape in shapes:
         x = torch.randn(shape[0], net.spec.in_channels, *shape[1:], generator=draw)
         with torch.no_grad():
             wanted = net(x)
@@ -138,7 +149,7 @@ def difference(net: ResNet, runs: Callable[[Tensor], Tensor], side: int) -> floa
     return worst
 
 
-def _onnx(net: ResNet, fold: bool, known: dict[str, str]) -> tuple[bytes, Callable[[Tensor], Tensor]]:
+def _onnx(net: Network, fold: bool, known: dict[str, str]) -> tuple[bytes, Callable[[Tensor], Tensor]]:
     data = onnx_model(net, folded=fold, about=known)
     need("onnx", "onnx").checker.check_model(data)
     runtime = need("onnxruntime", "onnx")
@@ -146,12 +157,27 @@ def _onnx(net: ResNet, fold: bool, known: dict[str, str]) -> tuple[bytes, Callab
     return data, lambda x: torch.from_numpy(session.run(None, {"images": x.numpy()})[0])
 
 
-def _torch_export(net: ResNet, fold: bool, known: dict[str, str]) -> tuple[bytes, Callable[[Tensor], Tensor]]:
+def _torch_export(net: Network, fold: bool, known: dict[str, str]) -> tuple[bytes, Callable[[Tensor], Tensor]]:
+    if isinstance(net, ChainNet):
+        return _export_chain(net, known)
+    assert isinstance(net, ResNet)
     module = Traced(freeze(net) if fold else net)
     least = 2**net.spec.halvings + 1  # of which a map of more than one pixel is left: one would be taken for a constant
     batch, height, width = torch.export.Dim("batch"), *(torch.export.Dim(n, min=least) for n in ("height", "width"))
     example = torch.zeros(2, net.spec.in_channels, 2 * least, 3 * least)
     program = torch.export.export(module, (example,), dynamic_shapes=({0: batch, 2: height, 3: width},))
+    return _write_program(program, known)
+
+
+def _export_chain(net: ChainNet, known: dict[str, str]) -> tuple[bytes, Callable[[Tensor], Tensor]]:
+    """With the batch left open; fully connected layers and windows fix the size of the images."""
+    side = net.spec.input_size
+    example = torch.zeros(2, net.spec.in_channels, side, side)
+    program = torch.export.export(net, (example,), dynamic_shapes=({0: torch.export.Dim("batch")},))
+    return _write_program(program, known)
+
+
+def _write_program(program: Any, known: dict[str, str]) -> tuple[bytes, Callable[[Tensor], Tensor]]:
     file = io.BytesIO()
     torch.export.save(program, file, extra_files={"resnets.json": json.dumps(known)})
     again = torch.export.load(io.BytesIO(file.getvalue())).module()

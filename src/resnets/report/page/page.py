@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from resnets.atomic import make_folder_of, write_atomically
+from resnets.chain import parse_network
 from resnets.differences import label_groups
 from resnets.errors import UserError
 from resnets.papers.numbers import quote_paper
@@ -18,7 +19,6 @@ from resnets.report.page import curves, provenance, signals, tables
 from resnets.report.page.html import Html, join, tag
 from resnets.report.page.inputs import Inputs, read_inputs
 from resnets.runs import Summary
-from resnets.spec import Spec
 from resnets.version import __version__
 
 # The browser enforces that the page loads nothing.
@@ -99,7 +99,7 @@ def _build_trainings(inputs: Inputs) -> Html:
     """Trainings that `resnets results` collected, by other recipes than the papers'."""
     rows = []
     for title, _, variant, result in _list_variants(inputs):
-        spec, data = Spec.from_dict(result["network"]), result["data"]["name"]
+        spec, data = parse_network(result["network"]), result["data"]["name"]
         errors = tuple(run["result"]["test"]["error"] for run in result["runs"])
         number = provenance.build_button(title, str(Summary(errors)).replace("+-", "±"))
         cells = (data, tag("code", result["recipe"]["name"]), number, quote_paper(spec, data) or "-")
