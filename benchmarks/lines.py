@@ -40,6 +40,14 @@ NET94 = "preresnet12_w48"  # which cifar-94 trains to 94 % of the test images
 RACE94 = {"airbench94_muon": ("-m", "benchmarks.airbench"), "cifar-94": ("-m", "benchmarks.race", "cifar-94")}
 
 
+_PROCESSES = {  # tasks of whole processes that train, and what their lines are called
+    "race": f"to {GOAL} % error",
+    "race94": "to the end of the recipe",
+    "jobs": "two seeds",
+    "first step": "a training of one step",
+}
+
+
 @dataclass(frozen=True)
 class Line:
     """Contestants who do one thing, in rounds."""
@@ -57,14 +65,8 @@ class Line:
 
     @property
     def name(self) -> str:
-        if self.task == "race":
-            return f"{self.net}, to {GOAL} % error"
-        if self.task == "race94":
-            return f"{self.net}, to the end of the recipe"
-        if self.task == "jobs":
-            return f"{self.net}, two seeds"
-        if self.task == "first step":
-            return f"{self.net}, a training of one step"
+        if self.task in _PROCESSES:
+            return f"{self.net}, {_PROCESSES[self.task]}"
         if self.commands:
             return "a new process"
         if self.task.startswith("detection"):

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from resnets.chain import require_residual
 from resnets.errors import UserError, one_of, shown
 from resnets.options import check, fields_of, list_meanings, option, parse_reals
 from resnets.spec import Spec
@@ -183,4 +184,5 @@ def detector_of(name: str, *, network: Mapping[str, Any] | None = None, **fields
             raise UserError(f"VGG-16 has no {', '.join(changes)}; leave that out.")
         return DetectorSpec(name=name, backbone=VggSpec(), **fields)
     # The classifier of the backbone is left out, so its number of classes means nothing.
-    return DetectorSpec(name=name, backbone=spec_of(inner, **{**changes, "num_classes": 1}), **fields)
+    backbone = require_residual(spec_of(inner, **{**changes, "num_classes": 1}), "a detector needs")
+    return DetectorSpec(name=name, backbone=backbone, **fields)

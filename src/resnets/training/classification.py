@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from resnets.analysis.propagation import summarize_signal
-from resnets.chain import NetworkSpec
+from resnets.chain import Chain, NetworkSpec
 from resnets.counter_rng import order
 from resnets.data.batches import Batches, DatasetBatches, FileBatches, MemoryBatches, TrainingSplit, split_training
 from resnets.data.contrast import is_cached
@@ -29,6 +29,7 @@ from resnets.nn.initialization import initialize_by
 from resnets.nn.whitening import whiten
 from resnets.recipe import Recipe
 from resnets.runs import ModuleKey
+from resnets.spec import Spec
 from resnets.training.distributed import Workers
 from resnets.training.losses import Loss
 from resnets.training.schedule import Schedule
@@ -81,7 +82,7 @@ class Classification(Task):
 
     def _side(self, recipe: Recipe) -> int:
         """What the network sees of images in files."""
-        if not isinstance(self.network, ModuleKey):
+        if isinstance(self.network, Spec | Chain):
             return recipe.side or self.network.input_size
         if not recipe.side:
             raise UserError(f"how large images a {self.network.name} sees is unknown: give side, as side=224.")
@@ -129,7 +130,7 @@ class Classification(Task):
     def build(self, seed: int) -> nn.Module:
         if self.net is not None:
             return self.net
-        assert not isinstance(self.network, ModuleKey)
+        assert isinstance(self.network, Spec | Chain)
         net = build(self.network, seed=seed)
         if self.recipe.init:
             images = next(self.feed.first_images()) if self.recipe.init == "lsuv" else None
