@@ -405,6 +405,14 @@ def test_the_commands(learned, shapes, tmp_path, capsys):
         assert said in capsys.readouterr().err, words
 
 
-def test_runs_and_compare_take_detectors(learned, capsys):
+def test_runs_and_info_take_detectors(learned, capsys):
     assert main(["runs", str(learned.path.parent)]) == 0
     assert "faster_rcnn_resnet18" in capsys.readouterr().out
+    assert main(["info", "faster_rcnn_resnet101"]) == 0
+    out = capsys.readouterr().out
+    assert "conv4_x" in out
+    assert "128, 256, 512 pixels" in out
+    assert main(["info", str(learned.path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["detector"]["num_classes"] == 2
+    assert found["parameters"] == sum(p.numel() for p in resnets.load(learned).parameters())

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from resnets.cli.options import Command
+from resnets.detector_spec import DetectorSpec, detector_of, is_detector
 from resnets.errors import UserError, one_of
 from resnets.options import Options, option, parse_size
 from resnets.spec import Spec
@@ -111,7 +113,32 @@ def info(commands: Commands) -> None:
     command.run(run)
 
 
+def _print_detector(spec: DetectorSpec, as_json: bool) -> None:
+    from resnets.describe.detector import SIZE, describe_detector
+
+    found = describe_detector(spec)
+    if as_json:
+        return print_json(found.to_dict())
+    context = ", with the whole picture as context" if spec.context else ""
+    print_lines(f"{spec.name}: Faster R-CNN, {spec.num_classes} classes, {found.parameters:,} parameters{context}", "")
+    rows = [(part, what, multiply_adds(cost)) for part, what, cost in found.parts]
+    print_table(("part", "what", "multiply-adds"), rows, right=("multiply-adds",))
+    print_lines(
+        "",
+        f"A picture of {SIZE[0]}x{SIZE[1]}: {multiply_adds(found.step)} multiply-adds for a training step of 128 "
+        f"regions, {multiply_adds(found.test)} for a test of 300 proposals.",
+        f"The 128 regions of a step keep {found.head >> 20:,} MiB; --memory lean keeps 32 of them at a time, min 8.",
+    )
+
+
 def _print_info(network: str, changes: dict[str, Any], options: InfoOptions, as_json: bool) -> None:
+    if is_detector(network):
+        return _print_detector(detector_of(network, network=changes), as_json)
+    if os.path.exists(network):
+        from resnets.weights.detectors import find_file, open_detector
+
+        if find_file(network) is not None:
+            return _print_detector(open_detector(network).spec, as_json)
     spec = _find_spec(network, changes)
     from resnets.describe.network import describe
     from resnets.describe.training import Training

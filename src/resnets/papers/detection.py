@@ -89,7 +89,7 @@ PAPER = (
     ),
 )
 
-# Two cores, a day: VOC 2012 train, tested on a thousand pictures of val; smaller pictures, regions of 7x7, 12,000 steps.
+# Two cores, a day: VOC 2012 train, tested on a thousand pictures of val; smaller pictures and regions, 12,000 steps.
 _SCALED = (
     ("length", "12000it"),
     ("milestones", "9000it"),
