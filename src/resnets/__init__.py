@@ -78,8 +78,8 @@ _WHERE = {  # each public name and its module, which is imported when the name i
     "list_runs": "report.listing",
 }
 _ROOMS = (
-    *("analysis", "data", "engine", "errors", "evaluation", "experiments", "metadata", "nn", "options", "papers"),
-    *("recipe", "report", "runs", "spec", "training", "unit_spec", "weights", "zoo"),
+    *("analysis", "data", "detection", "engine", "errors", "evaluation", "experiments", "metadata", "nn", "options"),
+    *("papers", "recipe", "report", "runs", "spec", "training", "unit_spec", "weights", "zoo"),
 )
 
 __all__ = [

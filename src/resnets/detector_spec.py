@@ -17,6 +17,7 @@ from resnets.spec import Spec
 from resnets.zoo import NETWORKS, NetworkOptions, spec_of
 
 PREFIX = "faster_rcnn_"
+VGG = f"{PREFIX}vgg16"
 POOLS = {"max": "RoI pooling, as v1", "align": "RoI align"}
 _MOST = 64  # sizes or ratios of anchors
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from resnets.cli.options import Command
-from resnets.detector_spec import DetectorSpec, detector_of, is_detector
+from resnets.detector_spec import DETECTORS, VGG, DetectorSpec, detector_of, is_detector
 from resnets.errors import UserError, one_of
 from resnets.options import Options, option, parse_size
 from resnets.spec import Spec
@@ -71,6 +71,8 @@ def _print_models(pattern: str, as_json: bool) -> None:
     print_table(header, cells, right=header[2:])
     shipped = ", ".join(name for some in trained.values() for name in some)
     print_lines("", f"trained, in the package: {shipped or 'none of these'}")
+    if found := [name for name, inner in DETECTORS.items() if inner in names]:
+        print_lines(f"detectors: {', '.join(found)}{f', {VGG}' if pattern == '*' else ''}")
 
 
 @dataclass(frozen=True)
