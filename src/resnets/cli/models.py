@@ -70,9 +70,10 @@ def _print_models(pattern: str, as_json: bool) -> None:
     cells = [[written.get(key, str)(value) for key, value in row.items()] for row in rows]
     print_table(header, cells, right=header[2:])
     shipped = ", ".join(name for some in trained.values() for name in some)
-    print_lines("", f"trained, in the package: {shipped or 'none of these'}")
+    print_lines()
     if found := [name for name, inner in DETECTORS.items() if inner in names]:
         print_lines(f"detectors: {', '.join(found)}{f', {VGG}' if pattern == '*' else ''}")
+    print_lines(f"trained, in the package: {shipped or 'none of these'}")
 
 
 @dataclass(frozen=True)
