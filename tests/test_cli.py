@@ -88,7 +88,8 @@ def test_help_names_every_choice_of_the_tables(run) -> None:
 
 def test_models_lists_every_network_in_full_width(run) -> None:
     done = run("models")
-    header, *rows, _, trained = done.out.splitlines()
+    header, *rows, _, detectors, trained = done.out.splitlines()
+    assert detectors.startswith("detectors: faster_rcnn_resnet18, ")
     assert trained.startswith("trained, in the package: ")
     assert header.split() == ["name", "block", "units", "layers", "parameters", "multiply-adds", "input"]
     assert [row.split()[0] for row in rows] == list(NETWORKS)
