@@ -14,7 +14,7 @@ _CLOSE, _ROUNDS = 0.02, 20  # of LSUV: how near the variance must come to 1, and
 
 
 def initialize_by(net: nn.Module, how: str, generator: torch.Generator, images: Tensor | None = None) -> None:
-    """Draw the weights of all convolutions and fully connected layers anew, as `Recipe.init` says; biases stay.
+    """Draw new weights of all convolutions and fully connected layers, as `Recipe.init` says; biases stay.
 
     `lsuv` (Mishkin and Matas 2016) begins with orthonormal filters and scales those of each layer, the first layer
     first, until its outputs for `images` have variance 1. Auxiliary heads, which read whole maps, are always Xavier's.
