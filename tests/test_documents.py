@@ -15,6 +15,7 @@ from resnets.cli import COMMANDS
 from resnets.cli.parser import Parser
 from resnets.experiments.plan import find_experiments
 from resnets.options import fields_of
+from resnets.other_systems import OTHERS
 from resnets.papers.tables import EXPERIMENTS
 from resnets.zoo import NETWORKS, NetworkOptions
 
@@ -158,7 +159,7 @@ def is_symbol(word: str) -> bool:
 
 def is_named(word: str) -> bool:
     """A network or an experiment."""
-    return word in NETWORKS or word in EXPERIMENTS
+    return word in NETWORKS or word in OTHERS or word in EXPERIMENTS
 
 
 KINDS = (is_command, is_file, is_choice, is_named, is_symbol)

@@ -149,7 +149,7 @@ def cover(sides: Sides, kernel: Sides, stride: Sides, pads: tuple[int, int, int,
 @dataclass(frozen=True)
 class Conv(Word):
     word = "conv"
-    form = "conv:FILTERS:KERNEL[:sSTRIDE][:pPADDING][:nobias]"
+    form = "conv:FILTERS:KERNEL[:sSTRIDE][:pPAD][:nobias]"
     text = "a convolution, padded to keep the map but for its stride; p0 does not pad"
     out: int | str = _part("count")
     kernel: tuple[int, int] = _part("sides")
@@ -197,7 +197,7 @@ class Linear(Word):
 @dataclass(frozen=True)
 class Pool(Word):
     word = "pool"
-    form = "pool:max|avg:KERNEL|all|toSIDE[:sSTRIDE][:pPADDING][:ceil][:nopad]"
+    form = "pool:max|avg:KERNEL|all|toN[:sSTRIDE][:pPAD][:ceil][:nopad]"
     text = (
         "pooling by windows, of the whole map (all) or to a map of a side (to4); ceil: a last window may hang over "
         "the edge; nopad: averages do not count the padding"

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from resnets.chain import WORDS, Chain, NetworkSpec, walk
+from resnets.chain import Chain, NetworkSpec
+from resnets.cli.chain_output import format_map, format_sides, print_chain
 from resnets.cli.options import Command
 from resnets.errors import UserError, one_of
 from resnets.options import Options, option, parse_size
@@ -18,7 +19,6 @@ from resnets.zoo import FAMILIES, NETWORKS, NetworkOptions, family_of, list_mode
 
 if TYPE_CHECKING:
     from resnets.cli.parser import Commands
-    from resnets.describe.chain import ChainDescription
     from resnets.describe.network import Description
 
 _BATCH = 128  # the papers' on CIFAR
@@ -69,7 +69,7 @@ def _print_models(pattern: str | None, as_json: bool, every: bool) -> None:
         "layers": count,
         "parameters": count,
         "multiply_adds": multiply_adds,
-        "input": _sides,
+        "input": format_sides,
     }
     families = [family for family in FAMILIES if any(row["family"] == family for row in rows)]
     together = "others" not in families  # which have no units
@@ -148,7 +148,7 @@ def _print_info(network: str, changes: dict[str, Any], options: InfoOptions, as_
             data["engine"] = training.engine()
         return print_json(data)
     if not isinstance(description, Description):
-        _print_chain(description)
+        print_chain(description)
     else:
         _print(description)
     if report is not None:
@@ -191,39 +191,6 @@ def _load(spec: NetworkSpec, path: str, source: str) -> str:
     return str(load_weights(build(spec), path, source=source))
 
 
-def _print_chain(description: ChainDescription) -> None:
-    spec, cost, system = description.spec, description.cost, description.system
-    heads = f", {spec.heads} auxiliary heads" if spec.heads else ""
-    print_lines(f"{spec.name}: {count(spec.depth)} layers{heads}, {spec.num_classes} classes")
-    if system:
-        print_lines(system.source)
-    changes = {field: value for field, value in description.changed.items() if field != "rows"}
-    if description.changed:
-        changes |= {"rows": "others"} if "rows" in description.changed else {}
-        print_lines(f"changed from {spec.name}: {', '.join(f'{field}={value}' for field, value in changes.items())}")
-    trained = " with them" if spec.heads else ""
-    print_lines(
-        f"{count(cost.parameters)} parameters{trained}, {multiply_adds(cost.multiply_adds)} multiply-adds in testing "
-        f"on images of {_map(cost.input)} (at least {_sides((0, spec.min_size, spec.min_size))})",
-        "",
-    )
-    header = ("row", "output", "words", "parameters", "multiply-adds")
-    rows = [
-        (r.name, _map(r.output), r.layers, count(r.parameters), multiply_adds(r.multiply_adds))
-        for r in description.rows
-    ]
-    print_table(header, rows, right=header[-2:])
-    used = {word.word: word for _, words in spec.parts for word in walk(words)}
-    print_lines("")
-    print_table(("word", "meaning"), [(kind.form, kind.text) for name, kind in WORDS.items() if name in used])
-    if reported := description.reported:
-        print_lines("", "What the papers report:", *(f"  {line}" for line in reported))
-    if system:
-        print_lines("", f"The authors' recipe: resnets train {spec.name} --recipe {system.recipe}")
-        if system.uncertain:
-            print_lines("", "What is uncertain:", *(f"  {line}." for line in system.uncertain))
-
-
 def _print(description: Description) -> None:
     spec, cost = description.spec, description.cost
     units = f"{count(sum(spec.blocks))} {spec.block} units"
@@ -232,12 +199,12 @@ def _print(description: Description) -> None:
         print_lines(f"changed from {spec.name}: {', '.join(f'{field}={value}' for field, value in changes.items())}")
     print_lines(
         f"{count(cost.parameters)} parameters, {multiply_adds(cost.multiply_adds)} multiply-adds "
-        f"on images of {_map(cost.input)} (at least {_sides((0, spec.min_size, spec.min_size))})"
+        f"on images of {format_map(cost.input)} (at least {format_sides((0, spec.min_size, spec.min_size))})"
     )
     print_lines()
     header = ("part", "output", "kernels, filters", "halves the map", "parameters", "multiply-adds")
     rows = [
-        (r.name, _map(r.output), r.layers, r.stride, count(r.parameters), multiply_adds(r.multiply_adds))
+        (r.name, format_map(r.output), r.layers, r.stride, count(r.parameters), multiply_adds(r.multiply_adds))
         for r in description.rows
     ]
     print_table(header, rows, right=header[-2:])
@@ -261,12 +228,3 @@ def _value(value: str | bool | float) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return value if isinstance(value, str) else f"{value:g}"
-
-
-def _map(shape: tuple[int, int, int]) -> str:
-    """`64 x 32x32`; channels alone where the map is one pixel."""
-    return str(shape[0]) if shape[1:] == (1, 1) else f"{shape[0]} x {_sides(shape)}"
-
-
-def _sides(shape: Any) -> str:
-    return "x".join(map(str, shape[1:]))

@@ -23,8 +23,8 @@ def convert(commands: Commands) -> None:
         help="convert another library's weights into a file that describes itself",
         description="Convert another library's weights into a safetensors file with the network, the names of the "
         "classes, the preprocessing and the origin inside, so that eval, predict and export need no further options. "
-        "Weights of torchvision, timm, akamaster and chenyaofo, and Keras's ResNet-50 of 2015 as a package of "
-        "TensorFlow.js.",
+        "Weights of torchvision, timm, akamaster, chenyaofo and micronet, and Keras's ResNet-50 of 2015 as a package "
+        "of TensorFlow.js.",
         usage="%(prog)s [options] SOURCE -o FILE",
     )
     command.add("from", help="a file of weights; a package's folder, .tgz or model.json", metavar="SOURCE")

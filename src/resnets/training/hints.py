@@ -66,7 +66,8 @@ class Hints(Classification):
             if row not in (known := [name for name, _ in net.rows.named_children()]):
                 raise one_of(f"row of {net.spec.name}", row, known)
         side = self.image_side(self.recipe)
-        assert side is not None
+        if side is None:
+            raise UserError("hints need the size of the images, which these data sets do not say.")
         with torch.no_grad():
             x = torch.zeros(1, student.spec.in_channels, side, side)
             wanted = forward_to(teacher, there, x.to(next(teacher.parameters()).device))
