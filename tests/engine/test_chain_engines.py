@@ -101,5 +101,5 @@ def test_evaluate_and_predict_take_both_kinds(tmp_path):
     assert score.context["engine"] == "plain"
     picture = resnets.data.transform.to_picture(data.test_images[0])
     assert len(resnets.predict(net, [picture], top=3)[0].labels) == 3
-    with pytest.raises(UserError, match="a class-activation map needs"):
+    with pytest.raises(UserError, match="a class-activation map is drawn of residual networks, and allcnn is none"):
         activation_map(net, torch.zeros(1, 3, 32, 32), 0)

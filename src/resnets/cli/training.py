@@ -70,7 +70,7 @@ def print_result(run: Run) -> None:
     """The scores of a finished run, and its curves."""
     from resnets.papers.numbers import quote_paper
     from resnets.report.curves import draw
-    from resnets.spec import Spec
+    from resnets.runs import ModuleKey
 
     result, identity = run.result or {}, run.identity
     what = f"{identity.network.name} on {identity.data}, seed {identity.seed}, {result['steps']:,} iterations"
@@ -81,7 +81,7 @@ def print_result(run: Run) -> None:
                 print_lines(f"the mean of each image and its mirror image: {split} {_describe_error(mirrored)}")
     if (
         "test" in result
-        and isinstance(identity.network, Spec)
+        and not isinstance(identity.network, ModuleKey)
         and (theirs := quote_paper(identity.network, identity.data))
     ):
         print_lines(theirs)

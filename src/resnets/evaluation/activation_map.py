@@ -32,10 +32,7 @@ _DIM = 0.35  # of the light is left where the network did not look
 def activation_map(net: Network, x: Tensor, label: int) -> Tensor:
     """The score of a class at each place of the last map, (N, h, w); its mean is the score of the picture."""
     if not isinstance(net, ResNet):
-        raise UserError(
-            f"a class-activation map needs a network that ends in average pooling and a classifier of residual units, "
-            f"and {net.spec.name} has none."
-        )
+        raise UserError(f"a class-activation map is drawn of residual networks, and {net.spec.name} is none.")
     training = net.training
     with torch.no_grad():
         last = net.eval().forward_features(x)
