@@ -28,6 +28,7 @@ from resnets.training.session import train
 from resnets.training.task import Setup
 from resnets.weights.detectors import open_detector, save_detector
 from tests.detection.shapes import CLASSES, QUICK, TINY, write_shapes
+from tests.detection.test_detector import make
 
 KILLER = Path(tiny.__file__).with_name("killer.py")
 SHORT = {**TINY, **QUICK, "length": "6it", "warmup": "0it", "log_every": 1, "quiet": True}
@@ -99,6 +100,23 @@ def test_export_computes_the_same(learned, tmp_path):
     assert json.loads(known["preprocessing"])["side"] == 96
     with pytest.raises(UserError, match="exported as ONNX"):
         resnets.export(learned, tmp_path / "net.pt2")
+
+
+@pytest.mark.parametrize("fields", [{}, {"context": True}, {"pool": "align"}])
+def test_every_form_is_exported(fields, tmp_path):
+    for name in ("resnet18", "preresnet18", "vgg16"):
+        net = make(name, **fields).eval()
+        save_detector(net, tmp_path / "net.safetensors")
+        assert resnets.export(tmp_path / "net.safetensors", tmp_path / "net.onnx").difference < 1e-4, name
+
+
+def test_a_graph_that_computes_something_else_is_not_written(learned, tmp_path, monkeypatch):
+    from resnets.detection import onnx
+
+    monkeypatch.setattr(onnx, "DEVIATIONS", (0.1, 0.1, 0.2, 0.3))
+    with pytest.raises(UserError, match=r"differ from PyTorch's by .*; not written"):
+        resnets.export(learned, tmp_path / "net.onnx")
+    assert not (tmp_path / "net.onnx").exists()
 
 
 # --- kills and processes ----------------------------------------------------------------------

@@ -92,7 +92,7 @@ def export_detector(model: Any, out: str | os.PathLike[str] | None, format: str 
     }
     data = detector_onnx.write(net, {**about, **describe_detector(net)})
     need("onnx", "onnx").checker.check_model(data)
-    off = detector_onnx.compare(net, data)
+    off = detector_onnx.compare(net)
     if not off <= CLOSE:
         raise UserError(f"the ONNX graph's detections differ from PyTorch's by {off:.1e}; not written.")
     write_atomically(path, data)
