@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from benchmarks import batches, fma, jpegs, peers, roofline
+from benchmarks import batches, detectors, fma, jpegs, peers, roofline
 from resnets.engine import prepare, set_threads
 from resnets.engine.allocator import keep_freed_memory
 from resnets.engine.memory_estimate import forecast
@@ -30,7 +30,7 @@ LIBRARIES = ("timm", "torchvision")
 
 @dataclass(frozen=True)
 class Job:
-    task: str  # "step", "busy", "inference", "batch" or "jpeg"
+    task: str  # "step", "busy", "inference", "batch", "jpeg", "detection" or "detection-step"
     contestant: str
     net: str = ""
     batch: int = 128
@@ -38,7 +38,10 @@ class Job:
 
 
 def build(job: Job) -> Work:
-    builders = {"step": _step, "busy": _busy, "inference": _inference, "batch": batches.build, "jpeg": jpegs.build}
+    builders = {
+        **{"step": _step, "busy": _busy, "inference": _inference, "batch": batches.build, "jpeg": jpegs.build},
+        **{"detection": detectors.build, "detection-step": detectors.build},
+    }
     return builders[job.task](job)
 
 

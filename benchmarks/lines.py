@@ -10,6 +10,7 @@ MEMORY = ("timm", "plain", "fast", "lean", "min")
 INFERENCE = ("timm", "plain", "frozen", "onnxruntime", "openvino")
 LATENCY = ("onnxruntime", "plain", "frozen", "openvino")
 BUSY = ("fast, alone", "fast, busy", "plain, alone", "plain, busy")
+DETECTION = ("torchvision", "plain", "fast")
 STARTUP = {
     "import torch": ("-c", "import torch"),
     "import timm": ("-c", "from benchmarks.peers import import_timm; import_timm()"),
@@ -39,6 +40,14 @@ NET94 = "preresnet12_w48"  # which cifar-94 trains to 94 % of the test images
 RACE94 = {"airbench94_muon": ("-m", "benchmarks.airbench"), "cifar-94": ("-m", "benchmarks.race", "cifar-94")}
 
 
+_PROCESSES = {  # tasks of whole processes that train, and what their lines are called
+    "race": f"to {GOAL} % error",
+    "race94": "to the end of the recipe",
+    "jobs": "two seeds",
+    "first step": "a training of one step",
+}
+
+
 @dataclass(frozen=True)
 class Line:
     """Contestants who do one thing, in rounds."""
@@ -56,16 +65,13 @@ class Line:
 
     @property
     def name(self) -> str:
-        if self.task == "race":
-            return f"{self.net}, to {GOAL} % error"
-        if self.task == "race94":
-            return f"{self.net}, to the end of the recipe"
-        if self.task == "jobs":
-            return f"{self.net}, two seeds"
-        if self.task == "first step":
-            return f"{self.net}, a training of one step"
+        if self.task in _PROCESSES:
+            return f"{self.net}, {_PROCESSES[self.task]}"
         if self.commands:
             return "a new process"
+        if self.task.startswith("detection"):
+            what = "test" if self.task == "detection" else "training step"
+            return f"{self.net}, {what}, shorter side {self.side}"
         sides = f" of {self.side}x{self.side}" if self.side else ""
         return f"{self.net}, batch {self.batch}{sides}" if self.net else f"{self.batch} images"
 
@@ -142,6 +148,17 @@ SECTIONS = {
         ),
         quick=(Line("busy", BUSY, "preresnet20", 32, effort=5),),
         rounds=3,
+    ),
+    "detection": Section(  # a training step and a test, beside torchvision's code with our operators in it
+        tuple(
+            Line(task, DETECTION, "faster_rcnn_resnet50", 1, effort=effort, side=600)
+            for task, effort in (("detection-step", 40), ("detection", 20))
+        ),
+        quick=tuple(
+            Line(task, DETECTION, "faster_rcnn_resnet18", 1, effort=5, side=224)
+            for task in ("detection-step", "detection")
+        ),
+        rounds=5,
     ),
     "data": Section(*2 * ((Line("batch", ("PIL", "torchvision", "ours"), effort=1),),), rounds=9),
     "jpeg": Section(*2 * ((Line("jpeg", ("PIL", "only PIL", "ours"), batch=64, effort=1),),), rounds=9),

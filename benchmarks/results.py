@@ -39,7 +39,7 @@ def origin() -> dict[str, Any]:
 def describe(line: Line) -> dict[str, Any]:
     """The line as data; of its net also what a reader would have to look up."""
     told: dict[str, Any] = {"task": line.task, "net": line.net, "batch": line.batch}
-    if line.net:
+    if line.net and not line.task.startswith("detection"):
         spec = same(line.net)
         told |= {"layers": spec.depth, "unit": spec.block, "order": spec.order}
     if "peak" in line.contestants:

@@ -7,6 +7,7 @@ import dataclasses
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +22,7 @@ from resnets import cli
 from resnets.cli import models as commands
 from resnets.cli import options
 from resnets.cli.parser import Parser
+from resnets.other_systems import OTHERS
 from resnets.spec import RESIZES, Spec
 from resnets.unit_spec import ORDERS, SHORTCUTS
 from resnets.zoo import NETWORKS, NetworkOptions
@@ -78,9 +80,25 @@ def test_no_command_shows_the_help(run) -> None:
 
 
 def test_help_names_every_choice_of_the_tables(run) -> None:
-    text = run("info", "--help").out
+    text = run("info", "--help-all").out
     for word in (*ORDERS, *SHORTCUTS, *RESIZES):
         assert word in text
+
+
+def test_help_shows_the_common_options_first(run) -> None:
+    short, every = run("train", "--help").out, run("train", "--help-all").out
+    assert len(short.splitlines()) < len(every.splitlines()) / 2
+    assert "--recipe" in short
+    assert "--aux-fade" not in short
+    assert "--aux-fade" in every
+    hidden = int(re.search(r"(\d+) more options: resnets train --help-all\n$", short)[1])
+    shown = [set(re.findall(r"^  (?:-\w, |-\w \w+, )?(--[a-z0-9-]+)", text, re.M)) for text in (short, every)]
+    assert shown[0] < shown[1]
+    assert len(shown[1] - shown[0]) == hidden
+    assert "more options" not in every
+    for command in ("eval", "info", "analyze", "export", "import"):
+        assert "--bn-eps" not in run(command, "--help").out
+        assert "--bn-eps" in run(command, "--help-all").out
 
 
 # --- models -----------------------------------------------------------------------------------
@@ -88,13 +106,50 @@ def test_help_names_every_choice_of_the_tables(run) -> None:
 
 def test_models_lists_every_network_in_full_width(run) -> None:
     done = run("models")
-    header, *rows, _, trained = done.out.splitlines()
+    header, *rows, _, detectors, trained, public, others = done.out.splitlines()
+    assert detectors.startswith("detectors: faster_rcnn_resnet18, ")
+    assert detectors.count("faster_rcnn_vgg16") == 1
     assert trained.startswith("trained, in the package: ")
+    assert public.endswith("resnets models --pretrained lists them")
+    assert others.endswith("resnets models --all")
     assert header.split() == ["name", "block", "units", "layers", "parameters", "multiply-adds", "input"]
     assert [row.split()[0] for row in rows] == list(NETWORKS)
     assert "resnet110            basic          54     110   1,727,962          253 M    32x32" in rows
     assert done.err == ""
     assert "\x1b" not in done.out
+
+
+def test_models_all_lists_the_other_systems_by_family(run) -> None:
+    done = run("models", "--all").out
+    assert [line.split(":")[0] for line in done.splitlines() if ": " in line][:3] == ["residual", "plain", "others"]
+    assert re.search(r"highway19 +19 +2,256,838 +331 M +32x32", done)
+    assert done.count("faster_rcnn_vgg16") == 1
+    assert not re.search("^vgg16", run("models").out, re.MULTILINE)
+    assert f"{len(OTHERS)} other systems of the papers' tables: resnets models --all" in run("models").out
+    found = json.loads(run("models", "--all", "--json").out)
+    assert {row["family"] for row in found} == {"residual", "plain", "others"}
+    assert [row["name"] for row in json.loads(run("models", "vgg*", "--json").out)] == ["vgg16", "vgg19"]
+
+
+def test_info_of_another_system_says_what_is_uncertain_and_what_the_papers_report(run) -> None:
+    done = run("info", "highway32").out
+    assert "32 layers, 10 classes" in done
+    assert "1,251,798 parameters" in done
+    assert "v1 Table 6, Highway, 32 layers: 8.80 %" in done
+    assert "the widths 24, 48, 96, and which layers are 3x3, are our choice." in done
+    assert "resnets train highway32 --recipe highway-paper" in done
+    assert "t h + (1 - t) x" in done  # what the words mean
+    told = json.loads(run("info", "googlenet", "--no-aux", "--num-classes", "20", "--json").out)
+    assert told["changed"] == {"num_classes": 20, "aux": False}
+    assert told["uncertain"] and told["reported"]  # noqa: PT018
+    assert told["spec"]["kind"] == "chain"
+    assert sum(row["parameters"] for row in told["architecture"]) == told["parameters"]
+
+
+def test_info_of_another_system_has_its_memory_and_engine(run) -> None:
+    done = run("info", "allcnn", "--memory", "--engine", "--batch", "8").out
+    assert "Memory of training with batches of 8" in done
+    assert "PyTorch computes a network without residual units" in done
 
 
 def test_models_json_is_measured(run) -> None:
@@ -103,6 +158,7 @@ def test_models_json_is_measured(run) -> None:
     row = next(row for row in rows if row["name"] == "preresnet164")
     assert row == {
         "name": "preresnet164",
+        "family": "residual",
         "block": "bottleneck",
         "units": 54,
         "layers": 164,

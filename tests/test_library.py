@@ -330,7 +330,7 @@ def test_evaluating_and_analysing_leave_the_network_as_it_was():
     for name, tensor in net.state_dict().items():
         assert torch.equal(before[name][0], tensor), name
         assert before[name][1] == tensor.stride(), name
-    with pytest.raises(resnets.UserError, match="a Linear is no ResNet of this package"):
+    with pytest.raises(resnets.UserError, match="a Linear is no network of this package"):
         resnets.evaluate(torch.nn.Linear(1, 1), "synthetic:64")
 
 

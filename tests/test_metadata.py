@@ -36,6 +36,16 @@ def test_older_files_say_less():
     assert (found.data, found.digest) == ("cifar10", "d")
 
 
+def test_other_systems_have_crops_of_their_own_size():
+    found = Preprocessing.usual(resnets.spec_of("inception_v3"))
+    assert (found.crop, found.resize) == (299, 342)
+    assert Preprocessing.usual(resnets.spec_of("nin")).crop == 32
+    chain = resnets.spec_of("nin", num_classes=3)
+    assert about({"classes": '["a", "b", "c"]'}, chain, "a").classes == ("a", "b", "c")
+    with pytest.raises(resnets.UserError, match="a has metadata that cannot be read"):
+        about({"classes": '["a"]'}, chain, "a")
+
+
 def test_the_usual_crops_are_the_papers():
     large = Preprocessing.usual(resnets.spec_of("resnet50"))
     assert (large.crop, large.resize, (large.mean, large.std)) == (224, 256, IMAGENET_MEAN_STD)

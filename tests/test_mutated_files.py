@@ -103,7 +103,13 @@ def test_any_run_is_listed_drawn_and_collected_or_named(tmp_path, capsys, file):
 
 @pytest.mark.parametrize(
     "source",
-    ["hour/plain110-cifar10", "hour/resnet110-cifar10", "cifar/preresnet20-cifar-quick", "analysis/orders/propagation"],
+    [
+        "hour/plain110-cifar10",
+        "hour/resnet110-cifar10",
+        "cifar/preresnet20-cifar-quick",
+        "analysis/orders/propagation",
+        "analysis/units/20-basic",
+    ],
 )
 def test_any_result_is_on_the_page_or_named(tmp_path, capsys, source):
     draw = random.Random(source)

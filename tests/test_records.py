@@ -13,7 +13,7 @@ from resnets.experiments.outcomes import Outcomes, read_row
 from resnets.recipe import recipe_of
 from resnets.runs import Run, RunKey, provenance
 from tools.tables import pages as tables
-from tools.tables.records import TEST, TRANSFER
+from tools.tables.records import DETECTED, TEST, TRANSFER
 
 ROOT = Path(__file__).parents[1]
 ROW = ROOT / "results" / "hour" / "plain20-cifar10.json"
@@ -134,6 +134,42 @@ def test_lines_of_kinds_that_newer_versions_write_are_passed_over(tmp_path):
     assert [line["kind"] for line in run.metrics()] == ["train", "train", "test"]
 
 
+@pytest.mark.parametrize(
+    ("keys", "value", "sentence"),
+    [
+        ("run.network.rows", ["conv"], "config.json: row 'conv': 'conv' is no conv, which is written as conv:FILTERS"),
+        ("run.network.rows", "conv", 'config.json: run.network.rows must be a list, not "conv".'),
+        ("run.network.rows", [], "config.json: run.network.rows must be a list of at least 1, not []."),
+        ("run.network.rows", [1], "config.json: run.network.rows[0] must be text, not 1."),
+        ("run.network.rows", ..., "config.json: run.network.rows is missing."),
+        ("run.network.kind", "tree", "config.json: a network's kind must be chain, not 'tree'; update resnets"),
+        ("run.network.input_size", 1, "config.json: nin cannot read images of 1x1 pixels"),
+        ("run.network.aux", "no", 'config.json: run.network.aux must be true or false, not "no".'),
+        ("run.teacher", 1, "config.json: run.teacher must be text, not 1."),
+        ("run.recipe.init", "x", "config.json: init must be gaussian:STD"),
+    ],
+)
+def test_a_config_of_another_system_is_held_to_its_shape(tmp_path, keys, value, sentence):
+    run = make_run(tmp_path)
+    key = RunKey(spec_of("nin"), "cifar10", "ab", recipe_of("nin-paper"), 0)
+    change(run.config_path, "run", key.to_dict())
+    assert run.identity == key
+    change(run.config_path, keys, value)
+    with pytest.raises(UserError) as error:
+        _ = run.identity
+    assert sentence in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_row_of_another_system_has_no_signal(tmp_path):
+    path = tmp_path / "hour" / ROW.name
+    path.parent.mkdir()
+    path.write_text(ROW.read_text())
+    change(path, "network", spec_of("nin").to_dict())
+    with pytest.raises(UserError, match=r"runs\[0\]\.signal is of residual units, and nin has none"):
+        read_row(path)
+
+
 def test_keys_of_newer_versions_are_allowed(tmp_path):
     run = make_run(tmp_path)
     change(run.config_path, "weather", {"rain": True})
@@ -195,9 +231,17 @@ def test_a_name_that_no_file_can_have_is_a_sentence(name):
 
 
 def test_every_published_file_has_its_shape():
-    kinds = {"hour": records.ROW, "cifar": records.TRAINING, "imagenet": TEST, "transfer": TRANSFER}
+    kinds = {
+        "hour": records.ROW,
+        "cifar": records.TRAINING,
+        "imagenet": TEST,
+        "transfer": TRANSFER,
+        "detection": DETECTED,
+    }
     found = [kind.read(path) for folder, kind in kinds.items() for path in (ROOT / "results" / folder).glob("*.json")]
-    found += [records.ANALYSES.read(path) for path in (ROOT / "results" / "analysis").rglob("*.json")]
+    analysed = ROOT / "results" / "analysis"
+    found += [records.ANALYSES.read(path) for path in analysed.rglob("propagation.json")]
+    found += [records.SIGNALS.read(path) for part in ("units", "trained") for path in (analysed / part).rglob("*.json")]
     assert len(found) > 30
 
 
@@ -273,7 +317,7 @@ def test_tables_are_not_made_from_a_broken_result(tmp_path, capsys, file, keys, 
     path.parent.mkdir(parents=True)
     path.write_bytes((ROOT / "results" / file).read_bytes())
     change(path, keys, value)
-    names = ("cifar", "imagenet", "transfer", "bench-step", "bench-depth", "bench-epoch")
+    names = ("cifar", "imagenet", "detectors", "transfer", "bench-step", "bench-depth", "bench-epoch")
     page = "".join(f"<!-- results: {name} -->\nold\n<!-- end -->\n" for name in names)
     (tmp_path / "README.md").write_text(page)
     assert tables.main([str(tmp_path)]) == 2

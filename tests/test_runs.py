@@ -50,6 +50,9 @@ def changed(field):
     others = {"schedule": "cosine", "decay_on": "weights", "flip": "none", "normalize": "pixel", "precision": "bf16"}
     others |= {"optimizer": "muon", "augment": "scale", "optimizer_options": "eps=1e-6", "shorter_side": "224-480"}
     others |= {"length": "10ep", "milestones": "", "warmup": "0it", "sizes": "16@0", "name": "mine"}
+    others |= {"loss": "hinge", "init": "xavier", "max_norm": "0.9", "momentum_ramp": "0.65@2ep", "aux_length": "3it"}
+    others |= {"hint": "a:b", "distill": "4-1@5ep"}
+    others |= {"detect_side": "480,600", "anchor_sizes": "auto"}
     if field.name in others:
         return others[field.name]
     if isinstance(value, bool):

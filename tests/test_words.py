@@ -8,7 +8,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 WORDS = re.compile(r"\b(told|foretold|anew|begun|so many|passed over|which nobody)\b", re.IGNORECASE)
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCS = [*sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "tutorials").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *DOCS]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 PARTICIPLES = {
     *("told", "settled", "fitted", "located", "chosen", "looked_at", "imported", "tested", "gathered", "filled"),

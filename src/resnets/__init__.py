@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from resnets.analysis.analyze import analyze
     from resnets.analysis.complexity import complexity
+    from resnets.chain import Chain
     from resnets.data import open_data
     from resnets.errors import DivergedError, UserError
     from resnets.evaluation.evaluate import evaluate
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from resnets.experiments.reproduce import reproduce
     from resnets.experiments.rerun import rerun
     from resnets.experiments.sweep import sweep
-    from resnets.nn import ResNet
+    from resnets.nn import Network, ResNet
     from resnets.recipe import Recipe
     from resnets.report.compare import compare_runs
     from resnets.report.listing import list_runs
@@ -59,6 +60,7 @@ _WHERE = {  # each public name and its module, which is imported when the name i
     **dict.fromkeys(("Shortcut", "ShortcutGate", "register_order", "register_shortcut"), "unit_spec"),
     **dict.fromkeys(("list_models", "spec_of"), "zoo"),
     **dict.fromkeys(("load_weights", "save_weights"), "weights.networks"),
+    "Chain": "chain",
     "Recipe": "recipe",
     "ResNet": "nn",
     "Spec": "spec",
@@ -80,12 +82,13 @@ _WHERE = {  # each public name and its module, which is imported when the name i
     "list_runs": "report.listing",
 }
 _ROOMS = (
-    *("analysis", "data", "engine", "errors", "evaluation", "experiments", "metadata", "nn", "options", "papers"),
-    *("recipe", "report", "runs", "spec", "training", "unit_spec", "weights", "zoo"),
+    *("analysis", "chain", "data", "detection", "doctor", "engine", "errors", "evaluation", "experiments", "metadata"),
+    *("nn", "options", "papers", "recipe", "report", "runs", "spec", "training", "unit_spec", "weights", "zoo"),
 )
 
 __all__ = [
     "Callback",
+    "Chain",
     "Conv1x1",
     "DivergedError",
     "Dropout",
@@ -128,36 +131,42 @@ __all__ = [
 def create(
     name: str,
     *,
-    pretrained: bool = False,
+    pretrained: bool | str = False,
     seed: int | None = None,
     generator: torch.Generator | None = None,
     device: torch.device | str | None = None,
     dtype: torch.dtype | None = None,
     **changes: Any,
-) -> ResNet:
+) -> Network:
     """Build a network by name, initialised as in the papers.
 
-    `changes` are the fields of `Spec` (`num_classes=100`, `order="bn_after_add"`,
+    `changes` are the fields of `Spec`, or of `Chain` for other systems (`num_classes=100`, `order="bn_after_add"`,
     `shortcut=ExclusiveGate(bias=-6)`, `stem="cifar"`, `blocks=`, `widths=` ...) and `depth=`.
-    `seed` or `generator` makes the initial weights reproducible. `pretrained=True` loads the trained network of that
-    name from the package, as `resnets.load` does.
+    `seed` or `generator` makes the initial weights reproducible. `pretrained=True` loads trained weights, as
+    `resnets.load` does, and `pretrained="a1_in1k"` those of one training (`resnets models --pretrained`); with
+    `num_classes` the network gets a new classifier, drawn by `seed`.
 
     >>> net = resnets.create("preresnet20", num_classes=100, seed=0)
+    >>> net = resnets.create("preresnet20", pretrained=True)
     """
     if pretrained:
         from resnets.errors import UserError
-        from resnets.weights.pretrained import file_of
+        from resnets.weights.pretrained import file_of, name_of, public_of
 
-        given = {**changes, **({} if seed is None else {"seed": seed}), **({"generator": 0} if generator else {})}
+        known = name_of(name, pretrained)
+        given = {**changes, **({"generator": 0} if generator else {})}
+        num_classes = given.pop("num_classes", None)
         if given:
             raise UserError(
-                f"{', '.join(given)} cannot be combined with pretrained=True; resnets.load({name!r}, num_classes=5) "
-                "gives a trained network a new classifier."
+                f"{', '.join(given)} cannot be combined with pretrained; resnets.load({known!r}, num_classes=5) gives "
+                "a trained network a new classifier."
             )
-        path = file_of(name)
+        path = file_of(known)  # a mistake is refused before torch is imported
         from resnets.weights.models import load
 
-        return load(path, device=device, dtype=dtype)
+        return load(
+            known if public_of(known) else path, num_classes=num_classes, seed=seed or 0, device=device, dtype=dtype
+        )
     from resnets.zoo import spec_of
 
     chosen = spec_of(name, **changes)

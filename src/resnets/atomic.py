@@ -36,7 +36,7 @@ def open_atomically(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
             file.flush()
             os.fsync(file.fileno())
         half.replace(path)
-        _flush_folder(path.parent)
+        flush_folder(path.parent)
     except OSError as error:
         raise write_error(path, error) from error
     finally:
@@ -61,7 +61,7 @@ def write_error(path: Path, error: OSError) -> UserError:
     return UserError(f"cannot write {path}: {error.strerror or error}; earlier files are intact.")
 
 
-def _flush_folder(folder: Path) -> None:
+def flush_folder(folder: Path) -> None:
     """Make the rename durable, if the system can open a folder."""
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)

@@ -11,6 +11,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from resnets.chain import NetworkSpec
+from resnets.other_systems import OTHERS
 from resnets.recipe import RECIPES
 from resnets.runs import RunKey
 from resnets.zoo import NETWORKS
@@ -57,7 +59,8 @@ def summarize_differences(keys: Sequence[RunKey]) -> dict[str, tuple[str, ...]]:
 
 def _list_changes(fields: Mapping[str, Any]) -> set[str]:
     """The fields that the names of a run's network and recipe do not tell."""
-    network, recipe = NETWORKS.get(fields["network"]), RECIPES.get(fields["recipe"])
+    name, recipe = fields["network"], RECIPES.get(fields["recipe"])
+    network: NetworkSpec | None = NETWORKS.get(name) or OTHERS.get(name)
     known = {**(network.to_dict() if network else {}), **(dataclasses.asdict(recipe) if recipe else {})}
     return {name for name, value in fields.items() if name not in known or known[name] != value}
 

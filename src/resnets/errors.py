@@ -15,11 +15,23 @@ class UserError(ValueError):
     """Bad input. The message is one sentence: what is wrong, where, and what to do about it.
 
     The command line prints it without a traceback and exits with code 2.
+
+    >>> try:
+    ...     resnets.create("resnet21")
+    ... except resnets.UserError as error:
+    ...     print(error)
+    unknown network 'resnet21'...
     """
 
 
 class DivergedError(UserError):
-    """A run diverged to a number that is not finite. `why` says where, `path` is the run's folder."""
+    """A run diverged to a number that is not finite. `why` says where, `path` is the run's folder.
+
+    >>> try:
+    ...     run = resnets.train("preresnet20", data="cifar10", epochs=1)
+    ... except resnets.DivergedError as error:
+    ...     print(error.path, error.why)
+    """
 
     def __init__(self, path: Path, why: str, advice: str) -> None:
         super().__init__(f"{why}; {advice}")

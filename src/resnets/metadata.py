@@ -15,11 +15,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from resnets.chain import NetworkSpec
 from resnets.errors import UserError
-from resnets.spec import Spec
 
 Floats = tuple[float, ...]
 LARGEST_SIDE = 1024  # pixels of the shorter side after scaling; the papers' largest is 640
+INTERPOLATIONS = ("bilinear", "bicubic")  # PIL's antialiased filters
 IMAGENET_MEAN_STD = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))  # of most weights trained on ImageNet
 
 
@@ -29,20 +30,22 @@ class Preprocessing:
 
     mean: Floats
     std: Floats
-    normalize: str = "channel"  # "pixel": subtract the mean training image instead, which the data gives
+    normalize: str = "channel"  # "pixel": subtract the mean training image, which the data gives; or as in `contrast`
     crop: int = 32
     resize: int = 32
     held_out: int = 0  # training images that are not in the mean image
+    interpolation: str = INTERPOLATIONS[0]  # of the scaling
 
     @classmethod
-    def usual(cls, spec: Spec, mean_std: tuple[Floats, Floats] = IMAGENET_MEAN_STD) -> Preprocessing:
-        """The papers' crops: 224 from a shorter side of 256, or the whole of a small image."""
-        crop, resize = (224, 256) if spec.stem == "imagenet" else (32, 32)
+    def usual(cls, spec: NetworkSpec, mean_std: tuple[Floats, Floats] = IMAGENET_MEAN_STD) -> Preprocessing:
+        """The papers' crops: 224 from a shorter side of 256, others in proportion, or the whole of a small image."""
+        crop = spec.input_size
+        resize = crop if spec.is_small else round(crop * 256 / 224)
         return cls(*mean_std, crop=crop, resize=resize)
 
     def to_dict(self) -> dict[str, Any]:
-        fields = dataclasses.asdict(self)
-        return fields if self.held_out else {key: value for key, value in fields.items() if key != "held_out"}
+        unsaid = {"held_out": 0, "interpolation": INTERPOLATIONS[0]}  # as in older files
+        return {key: value for key, value in dataclasses.asdict(self).items() if value != unsaid.get(key)}
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,7 @@ class Metadata:
     data: str | None = None  # the name of the training data, and the hash of its pixels and labels
     digest: str | None = None
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    arrays: Mapping[str, Any] = field(default_factory=dict, compare=False)  # tensors that preprocessing needs
     origin: str = ""  # a sentence: what was loaded, and from where
 
     def to_metadata(self) -> dict[str, str]:
@@ -88,7 +92,7 @@ def require_sides(side: int, shorter: int) -> None:
         raise UserError(f"images are scaled to a shorter side of at most {LARGEST_SIDE:,} pixels, not {shorter:,}.")
 
 
-def parse_metadata(header: Mapping[str, str], spec: Spec, path: object) -> Metadata:
+def parse_metadata(header: Mapping[str, str], spec: NetworkSpec, path: object) -> Metadata:
     """Read the header of one of our files; older files say less, and defaults apply."""
     try:
         run = _read(header, "run", dict)
@@ -116,14 +120,14 @@ def _read(header: Mapping[str, str], key: str, kind: type) -> Any:
     return value
 
 
-def _names(header: Mapping[str, str], key: str, spec: Spec) -> tuple[str, ...]:
+def _names(header: Mapping[str, str], key: str, spec: NetworkSpec) -> tuple[str, ...]:
     names = _read(header, key, list)
     if names and (len(names) != spec.num_classes or not all(isinstance(name, str) for name in names)):
         raise ValueError(f"{key} does not have a name for each of the {spec.num_classes} outputs.")
     return tuple(names)
 
 
-def _preprocessing(given: Mapping[str, Any], spec: Spec) -> Preprocessing | None:
+def _preprocessing(given: Mapping[str, Any], spec: NetworkSpec) -> Preprocessing | None:
     if not given:
         return None
     usual = Preprocessing.usual(spec)
@@ -139,4 +143,6 @@ def _preprocessing(given: Mapping[str, Any], spec: Spec) -> Preprocessing | None
     held_out = given.get("held_out", 0)
     if type(held_out) is not int or held_out < 0:
         raise ValueError("held_out must be a whole number of at least 0.")
-    return Preprocessing(mean, std, str(given.get("normalize", "channel")), crop, resize, held_out)
+    if (interpolation := given.get("interpolation", usual.interpolation)) not in INTERPOLATIONS:
+        raise ValueError(f"interpolation must be {' or '.join(INTERPOLATIONS)}.")
+    return Preprocessing(mean, std, str(given.get("normalize", "channel")), crop, resize, held_out, interpolation)

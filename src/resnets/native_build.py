@@ -80,7 +80,7 @@ class Library(Generic[Opened]):
                 except (OSError, UserError) as error:
                     why = str(error).rstrip(".")
             scope = "once" if store is not None else "for this process alone"
-            say(f"compiling {self.called} for this CPU, {scope}, in a few seconds{f': {why}' if why else ''}.")
+            say(f"compiling {self.called} for this CPU, {scope}, in less than a minute{f': {why}' if why else ''}.")
             made, opened = self._compile(compiler, temporary)
             if store is not None and store.write(name, made.read_bytes()):
                 return opened, f"{store.folder / name}"
@@ -121,7 +121,8 @@ class Library(Generic[Opened]):
         except (OSError, subprocess.SubprocessError):
             raise NotBuiltError(f"the C++ compiler {program} does not run") from None
         if done.returncode:
-            said = (done.stderr.strip() or "no message").splitlines()[0]
+            lines = done.stderr.strip().splitlines() or ["no message"]  # of which the first may name a file alone
+            said = next((line.strip() for line in lines if "error:" in line), lines[0])
             raise NotBuiltError(f"the C++ compiler {program} cannot compile {self.called} ({said})")
 
 
@@ -149,9 +150,14 @@ def load_or_say(library: Library[Opened], instead: str) -> tuple[Opened | None, 
         return None, str(error)
 
 
-def _compiler() -> str:
+def find_compiler() -> str | None:
+    """The C++ compiler: that of CXX, or the first of the usual ones."""
     found = map(shutil.which, filter(None, (os.environ.get("CXX"), "c++", "g++", "clang++")))
-    compiler = next(filter(None, found), None)
+    return next(filter(None, found), None)
+
+
+def _compiler() -> str:
+    compiler = find_compiler()
     if compiler is None:
         raise NotBuiltError("no C++ compiler was found")
     return compiler

@@ -20,7 +20,12 @@ from resnets.errors import UserError, one_of, shown
 
 SEEDS = -(2**63), 2**64 - 1  # the range that torch accepts
 SETS = "cifar10, cifar100, fashion-mnist"  # as in `data.sets`, which imports numpy
-DATA = f"{SETS}, synthetic[:N], imagenet:DIR or a folder of class folders"
+DATA = f"{SETS}, synthetic[:N], imagenet:DIR or a folder of class folders; voc:DIR, coco:JSON:DIR, yolo:DIR, csv:FILE"
+BAD_BOXES = {  # policies
+    "error": "refuse them",
+    "clip": "cut those that reach beyond the picture, skip the others",
+    "skip": "leave them out",
+}
 DEVICE = "cpu, cuda, mps ... (auto: an accelerator if there is one)"
 
 THREADS = "threads that compute: a number, or auto to follow what else the machine does"

@@ -34,6 +34,19 @@ def make_private_folder(folder: Path) -> Path:
     return folder
 
 
+def check_private_folder(folder: Path) -> str:
+    """Why a folder is not ours, or nothing; what does not exist yet would be ours."""
+    folder = Path(os.path.abspath(folder))
+    for place in (*reversed(folder.parents), folder):
+        try:
+            found = os.lstat(place)
+        except OSError:
+            return ""
+        if fault := _fault(found, inside=place != folder):
+            return f"{place} {fault}"
+    return ""
+
+
 def _fault(found: os.stat_result, inside: bool) -> str:
     """Why a folder is not ours; one above it (`inside`) may be root's, or sticky such as /tmp."""
     if not hasattr(os, "getuid"):

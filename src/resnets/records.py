@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from resnets.chain import Chain, NetworkSpec, parse_network
 from resnets.errors import UserError
 from resnets.recipe import Recipe
 from resnets.spec import Spec
@@ -95,7 +96,7 @@ TEST_LOSS = Kind(  # only printed, so it may have overflowed
 PERCENT = number(0.0, 100.0, "a number from 0 to 100")
 NUMBERS = ListOf(OrNull(NUMBER))
 _TYPES: dict[str, Any] = {"str": TEXT, "int": INT, "float": NUMBER, "bool": FLAG, "Shortcut": TEXT}
-_TYPES["tuple[int, ...]"] = ListOf(INT)
+_TYPES |= {"tuple[int, ...]": ListOf(INT), "tuple[str, ...]": ListOf(TEXT, 1)}
 
 
 def shape_of(record: type) -> dict[str, Any]:
@@ -261,6 +262,8 @@ class Record:
         return value
 
 
+NETWORK = IfHas("kind", {"kind": TEXT, **shape_of(Chain), "rows": ListOf(TEXT, 1)}, shape_of(Spec))
+
 # --- runs -------------------------------------------------------------------------------------
 
 PROVENANCE = {
@@ -282,12 +285,17 @@ SCORE = {
 CONFIG = Record(
     {
         "run": {
-            "network": IfHas("module", {"name": TEXT, "module": TEXT}, shape_of(Spec)),
+            "network": IfHas(
+                "module",
+                {"name": TEXT, "module": TEXT},
+                IfHas("backbone", {"name": TEXT, "num_classes": POSITIVE}, NETWORK),
+            ),
             "data": {"name": TEXT, "digest": TEXT},
             "recipe": {"name": TEXT, **shape_of(Recipe)},
             "seed": SEED,
             "weights?": TEXT,
             "task?": TEXT,
+            "teacher?": TEXT,
         },
         "steps": POSITIVE,
         "engine?": {"engine?": TEXT, "memory?": TEXT},
@@ -354,10 +362,10 @@ _ENTRY = {  # a run in a file of results
 }
 
 
-def _check_training(result: dict[str, Any]) -> Spec:
+def _check_training(result: dict[str, Any]) -> NetworkSpec:
     """Check the network, that seeds differ and that curves have as many steps as values; returns the network."""
     with prefix_errors("network: "):
-        spec = Spec.from_dict(result["network"])
+        spec = parse_network(result["network"])
     seeds = [run["seed"] for run in result["runs"]]
     if len(set(seeds)) < len(seeds):
         raise UserError(f"runs has the seed {max(seeds, key=seeds.count)} twice.")
@@ -370,7 +378,7 @@ def _check_training(result: dict[str, Any]) -> Spec:
 
 TRAINING = Record(  # as `resnets results` writes it
     {
-        "network": shape_of(Spec),
+        "network": NETWORK,
         "data": {"name": TEXT},
         "recipe": {"name": TEXT},
         "runs": ListOf({**_ENTRY, "result": {"test": SCORE}}, 1),
@@ -396,7 +404,8 @@ def check_trainings(value: Any, path: Path) -> list[dict[str, Any]]:
 
 
 def _check_row(row: dict[str, Any]) -> None:
-    units, tests = sum(_check_training(row).blocks), row.get("tests", [])
+    spec, tests = _check_training(row), row.get("tests", [])
+    units = sum(spec.blocks) if isinstance(spec, Spec) else -1
     split = "validation" if row["recipe"]["validation"] else "test"
     responses = []
     for i, run in enumerate(row["runs"]):
@@ -407,6 +416,8 @@ def _check_row(row: dict[str, Any]) -> None:
             if test not in run.get("tests", {}):
                 raise UserError(f"{at}.tests.{test} is missing.")
         for name in ("size", "zeros") if "signal" in run else ():
+            if units < 0:
+                raise UserError(f"{at}.signal is of residual units, and {spec.name} has none.")
             if (count := len(run["signal"][name])) != units + 1:
                 raise UserError(f"{at}.signal.{name} has {count} values for {units} units; it must have one more.")
         if "responses" in run.get("signal", {}):
@@ -417,9 +428,11 @@ def _check_row(row: dict[str, Any]) -> None:
 
 RERUN = Record(  # what `resnets rerun` needs of a result, of `resnets reproduce` or `resnets results`
     {
-        "network": shape_of(Spec),
+        "network": NETWORK,
         "data": {"name": TEXT, "digest": TEXT},
         "recipe": {"name": TEXT, "validation": COUNT},
+        "weights?": TEXT,
+        "teacher?": TEXT,
         "runs": ListOf({"seed": SEED, "result": {"failed?": TEXT, "validation?": _OLD_SCORE, "test?": _OLD_SCORE}}, 1),
     }
 )
@@ -430,7 +443,7 @@ ROW = Record(  # as `resnets reproduce` writes it
         "scaled": ListOf(TEXT),
         "fails_above": PERCENT,
         "tests?": ListOf(TEXT),
-        "network": shape_of(Spec),
+        "network": NETWORK,
         "data": {"name": TEXT, "digest": TEXT},
         "recipe": {"name": TEXT, "validation": COUNT},
         "runs": ListOf(
@@ -476,6 +489,33 @@ ANALYSES = Record(  # as `resnets analyze --out` writes them
         "provenance?": {"command?": TEXT, "commit?": OrNull(TEXT)},
     },
     _check_analyses,
+)
+
+CURVES, STARTS = ("rms", "gradient", "product"), ("predicted", "missed", "cosine")
+
+
+def _check_signals(data: dict[str, Any]) -> None:
+    for i, one in enumerate(data["signals"]):
+        require_equal_lengths([("at", data["at"]), *((f"signals[{i}].{name}", one[name]) for name in CURVES)])
+        require_equal_lengths([("spans", data["spans"]), *((f"signals[{i}].{name}", one[name]) for name in STARTS)])
+
+
+SIGNALS = Record(  # as `resnets reproduce signals` writes them
+    {
+        "layers": POSITIVE,
+        "kernels": TEXT,
+        "data": TEXT,
+        "images": COUNT,
+        "seed": SEED,
+        "spans": ListOf((COUNT, COUNT), 1),
+        "at": ListOf(COUNT, 1),
+        "signals": ListOf({"shortcut": TEXT, "order": TEXT, **dict.fromkeys(CURVES + STARTS, NUMBERS)}, 1),
+        "row?": TEXT,
+        "budget?": TEXT,
+        "trained_with_seed?": SEED,
+        "provenance": PROVENANCE,
+    },
+    _check_signals,
 )
 
 INDEX = Record(Named(TEXT))  # the sha256 of each weights file inside the package

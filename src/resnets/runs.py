@@ -29,10 +29,11 @@ from typing import IO, Any, TypeVar
 from weakref import WeakSet
 
 from resnets import records
+from resnets.chain import NetworkSpec, parse_network
+from resnets.detector_spec import DetectorSpec
 from resnets.errors import UserError
 from resnets.ownership import open_plain
-from resnets.recipe import LATER, RECIPES, Recipe, recipe_of
-from resnets.spec import Spec
+from resnets.recipe import LATER, RECIPES, Recipe, is_boxed, recipe_of
 
 Item = TypeVar("Item")
 
@@ -48,17 +49,27 @@ class ModuleKey:
         return {"name": self.name, "module": self.module}
 
 
+NetworkKey = NetworkSpec | DetectorSpec | ModuleKey
+
+
+def _read_network(data: dict[str, Any]) -> NetworkKey:
+    if "module" in data:
+        return ModuleKey(data["name"], data["module"])
+    return DetectorSpec.from_dict(data) if "backbone" in data else parse_network(data)
+
+
 @dataclass(frozen=True)
 class RunKey:
     """What makes a run different from another. Two equal ones give the same numbers on the same machine."""
 
-    network: Spec | ModuleKey
+    network: NetworkKey
     data: str  # as the user named it
     digest: str  # of its pixels and labels
     recipe: Recipe
     seed: int
     weights: str = ""  # the hash of the weights that it begins with, if they are given
     task: str = "classification"
+    teacher: str = ""  # the hash of the weights of a teacher, if it has one
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -68,6 +79,7 @@ class RunKey:
             "seed": self.seed,
             **({"weights": self.weights} if self.weights else {}),
             **({"task": self.task} if self.task != "classification" else {}),
+            **({"teacher": self.teacher} if self.teacher else {}),
         }
 
     @classmethod
@@ -77,20 +89,23 @@ class RunKey:
         base = RECIPES.get(name, Recipe(name))
         source, network = data["data"], data["network"]
         return cls(
-            ModuleKey(network["name"], network["module"]) if "module" in network else Spec.from_dict(network),
+            _read_network(network),
             source["name"],
             source["digest"],
             recipe_of(base, **{**LATER, **recipe}),
             data["seed"],
             data.get("weights", ""),
             data.get("task", "classification"),
+            data.get("teacher", ""),
         )
 
     @property
-    def spec(self) -> Spec:
-        """The network, for what needs a residual network of this package."""
+    def spec(self) -> NetworkSpec:
+        """The network, for what needs one of this package."""
         if isinstance(self.network, ModuleKey):
             raise UserError(f"a run of {self.network.name}, a module of yours, has no network that resnets can build.")
+        if isinstance(self.network, DetectorSpec):
+            raise UserError(f"a run of {self.network.name} is a detector; this needs a classifier.")
         return self.network
 
     @property
@@ -138,6 +153,8 @@ class Run:
         """What to open its data by, from any working directory."""
         config, name = self.config, self.identity.data
         path = config.get("data_path")
+        if path and is_boxed(path):
+            return path
         kind = "imagenet:" if name.startswith("imagenet:") else ""
         return f"{kind}{path}" if path and Path(path).exists() else name
 
@@ -185,6 +202,12 @@ class Run:
                     found.setdefault(name, ([], []))[0].append(line["step"])
                     found[name][1].append(value)
         return found
+
+    @property
+    def epochs(self) -> tuple[list[int], list[float]]:
+        """The steps at which epochs ended, and the training errors of these epochs."""
+        ended = [line for line in self.metrics() if line["kind"] == "epoch" and line.get("error") is not None]
+        return [line["step"] for line in ended], [line["error"] for line in ended]
 
     def require_identity(self, identity: RunKey) -> None:
         """Refuse a folder whose config is of another run than its name says."""
@@ -339,13 +362,13 @@ class Summary:
 
 def provenance() -> dict[str, Any]:
     """Versions, machine, commit, command and time: what a reader of a number needs in order to trust it."""
-    versions = {name: _version(name) for name in ("resnets", "torch", "numpy")}
+    versions = {name: find_version(name) for name in ("resnets", "torch", "numpy")}
     return {
         "command": shlex.join(["resnets", *sys.argv[1:]]) if Path(sys.argv[0]).name in _COMMANDS else "(Python)",
         "commit": commit(),
         "began": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "versions": {**versions, "python": platform.python_version()},
-        "machine": {"system": f"{platform.system()} {platform.machine()}", "cpu": _cpu(), "cores": os.cpu_count()},
+        "machine": {"system": f"{platform.system()} {platform.machine()}", "cpu": cpu_name(), "cores": os.cpu_count()},
     }
 
 
@@ -359,7 +382,8 @@ def without_folders(command: str) -> str:
     return command if kept == words else shlex.join(kept)
 
 
-def _version(name: str) -> str | None:
+def find_version(name: str) -> str | None:
+    """The version of an installed package."""
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
@@ -381,7 +405,8 @@ def commit() -> str | None:
         return None
 
 
-def _cpu() -> str:
+def cpu_name() -> str:
+    """What the CPU calls itself."""
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):

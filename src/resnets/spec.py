@@ -53,7 +53,12 @@ def _field(text: str, default: Any = dataclasses.MISSING, metavar: str = "", cho
 
 @dataclass(frozen=True)
 class Spec:
-    """A network of the papers. Every field is a choice; `resnets info` prints them all."""
+    """A network of the papers. Every field is a choice; `resnets info` prints them all.
+
+    >>> spec = resnets.spec_of("preresnet110")
+    >>> spec.depth, spec.widths, spec.order
+    (110, (16, 32, 64), 'full_preact')
+    """
 
     name: str = _field("name of the network", metavar="NAME")
     stem: str = _field(f"first layers: {list_meanings(STEMS)}", metavar="STEM", choices=STEMS)
@@ -113,14 +118,14 @@ class Spec:
 
     def _check_numbers(self) -> None:
         for name in ("num_classes", "in_channels"):
-            _whole(name, getattr(self, name))
+            check_whole(name, getattr(self, name))
         for name in ("blocks", "widths", "kernels"):
             values = getattr(self, name)
             if not isinstance(values, tuple) or not values:
                 raise UserError(f"{name} must be a non-empty tuple of whole numbers, not {values!r}.")
             for value in values:
-                _whole(name, value)
-        _whole("stem_width", self.stem_width, least=0)
+                check_whole(name, value)
+        check_whole("stem_width", self.stem_width, least=0)
         if self.stem_width == self.widths[0]:  # one network has one spec
             object.__setattr__(self, "stem_width", 0)
         if len(self.blocks) != len(self.widths):
@@ -230,16 +235,18 @@ class Spec:
 
     def check_images(self, shape: Sequence[int]) -> None:
         """Refuse batches that the network cannot read. It is fully convolutional, but cannot halve a single pixel."""
-        if len(shape) != 4 or shape[1] != self.in_channels:
-            raise UserError(
-                f"{self.name} reads batches of shape (N, {self.in_channels}, height, width), not {tuple(shape)}."
-            )
+        check_channels(self.name, self.in_channels, shape)
         if min(shape[2:]) < self.min_size:
             raise UserError(
                 f"{self.name} halves the map {self.halvings} times and needs images of at least "
                 f"{self.min_size}x{self.min_size} pixels, not {shape[2]}x{shape[3]}; enlarge them"
                 + (" or create the net with stem='cifar'." if self.stem == "imagenet" else ".")
             )
+
+    @property
+    def is_small(self) -> bool:
+        """Whether it is for images such as CIFAR's."""
+        return self.stem == "cifar"
 
     @property
     def input_size(self) -> int:
@@ -272,7 +279,13 @@ class Spec:
         return cls(**values)
 
 
-def _whole(name: str, value: object, least: int = 1) -> None:
+def check_channels(name: str, channels: int, shape: Sequence[int]) -> None:
+    """Refuse a shape that is not (N, channels, height, width)."""
+    if len(shape) != 4 or shape[1] != channels:
+        raise UserError(f"{name} reads batches of shape (N, {channels}, height, width), not {tuple(shape)}.")
+
+
+def check_whole(name: str, value: object, least: int = 1) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise UserError(f"{name} must be a whole number of at least {least}, not {shown(value)}.")
     if value > _MOST:

@@ -63,6 +63,7 @@ def register_order(
     """Add an order of your own: where BN and ReLU stand.
 
     >>> resnets.register_order("bn_first", before=("bn",), after=("relu",))
+    >>> net = resnets.create("resnet20", order="bn_first")
     """
     _check_name(f"order {name!r}", name)
     for place, words in (("before", before), ("last", last), ("after", after)):
@@ -102,6 +103,9 @@ class Shortcut:
 
     Each kind is a frozen dataclass whose fields are numbers or true or false. One of your own has a `kind`, a
     `formula`, a default for each field and `module`; the rest need not be said. See docs/shortcuts.md.
+
+    >>> resnets.spec_of("resnet110", shortcut="exclusive_gate:-6").shortcut.formula
+    '(1 - g(x)) x + g(x) r'
     """
 
     kind: ClassVar[str]  # its name in specs, files and options
@@ -174,10 +178,16 @@ Kind = TypeVar("Kind", bound=type[Shortcut])
 def register_shortcut(kind: Kind) -> Kind:
     """Make a subclass of `Shortcut` known, as a decorator; it becomes a frozen dataclass if it is none.
 
+    >>> import torch
     >>> @resnets.register_shortcut
     ... class Half(resnets.Shortcut):
     ...     kind, formula = "half", "0.5 x + r"
-    ...     def module(self, channels): ...  # a torch.nn.Module whose forward takes x and r
+    ...     def module(self, channels):
+    ...         return HalfModule()
+    >>> class HalfModule(torch.nn.Module):
+    ...     def forward(self, x, r):
+    ...         return 0.5 * x + r
+    >>> net = resnets.create("resnet20", shortcut="half")
     """
     if not (isinstance(kind, type) and issubclass(kind, Shortcut)):
         raise UserError(f"register_shortcut takes a subclass of resnets.Shortcut, not {shown(kind)}.")
@@ -221,7 +231,11 @@ def _type(field: dataclasses.Field[Any]) -> str:
 @register_shortcut
 @dataclass(frozen=True)
 class Identity(Shortcut):
-    """x + r, the shortcut that the v2 paper argues for."""
+    """x + r, the shortcut that the v2 paper argues for.
+
+    >>> resnets.spec_of("resnet110").shortcut == resnets.Identity()
+    True
+    """
 
     kind = "identity"
     formula = "x + r"
@@ -232,7 +246,10 @@ class Identity(Shortcut):
 @register_shortcut
 @dataclass(frozen=True)
 class Scale(Shortcut):
-    """a x + b r with constant a = `shortcut`, b = `residual` (v2 Fig. 2b)."""
+    """a x + b r with constant a = `shortcut`, b = `residual` (v2 Fig. 2b).
+
+    >>> net = resnets.create("resnet20", shortcut=resnets.Scale(0.5, 0.5))
+    """
 
     shortcut: float = 0.5
     residual: float = 1.0
@@ -264,7 +281,10 @@ class _Gated(Shortcut):
 @register_shortcut
 @dataclass(frozen=True)
 class ExclusiveGate(_Gated):
-    """(1 - g(x)) x + g(x) r with g(x) = sigmoid(W_g x + b_g), b_g starting at `bias` (v2 Fig. 2c)."""
+    """(1 - g(x)) x + g(x) r with g(x) = sigmoid(W_g x + b_g), b_g starting at `bias` (v2 Fig. 2c).
+
+    >>> net = resnets.create("resnet20", shortcut=resnets.ExclusiveGate(bias=-6))
+    """
 
     kind = "exclusive_gate"
     formula = "(1 - g(x)) x + g(x) r"
@@ -277,7 +297,10 @@ class ExclusiveGate(_Gated):
 @register_shortcut
 @dataclass(frozen=True)
 class ShortcutGate(_Gated):
-    """(1 - g(x)) x + r with g(x) = sigmoid(W_g x + b_g), b_g starting at `bias` (v2 Fig. 2d)."""
+    """(1 - g(x)) x + r with g(x) = sigmoid(W_g x + b_g), b_g starting at `bias` (v2 Fig. 2d).
+
+    >>> net = resnets.create("resnet20", shortcut=resnets.ShortcutGate(bias=-6))
+    """
 
     kind = "shortcut_gate"
     formula = "(1 - g(x)) x + r"
@@ -286,7 +309,10 @@ class ShortcutGate(_Gated):
 @register_shortcut
 @dataclass(frozen=True)
 class Conv1x1(Shortcut):
-    """W x + r in every unit (v2 Fig. 2e; option C of v1)."""
+    """W x + r in every unit (v2 Fig. 2e; option C of v1).
+
+    >>> net = resnets.create("resnet20", shortcut=resnets.Conv1x1())
+    """
 
     kind = "conv1x1"
     formula = "W x + r"
@@ -302,6 +328,8 @@ class Dropout(Shortcut):
 
     `rescale` divides the mask by 1 - p in training instead, as most libraries do; the v2 paper's
     analysis (a scale of expectation 0.5) needs the form without.
+
+    >>> net = resnets.create("resnet20", shortcut=resnets.Dropout(0.5))
     """
 
     p: float = 0.5
@@ -328,7 +356,11 @@ class Dropout(Shortcut):
 @register_shortcut
 @dataclass(frozen=True)
 class Plain(Shortcut):
-    """r alone: no shortcut, the plain counterpart of a residual net."""
+    """r alone: no shortcut, the plain counterpart of a residual net.
+
+    >>> resnets.spec_of("plain34").shortcut == resnets.Plain()
+    True
+    """
 
     kind = "plain"
     formula = "r"

@@ -1,6 +1,7 @@
 """The named networks, of the papers and two of ours: one table, no torch.
 
-`NETWORKS` maps a name to its `Spec`. 20 to 110 and 1202 layers are two-layer nets for CIFAR, 164 and
+`NETWORKS` maps a name to its `Spec`, `OTHERS` the name of another system of the papers' tables to its `Chain`.
+20 to 110 and 1202 layers are two-layer nets for CIFAR, 164 and
 1001 bottlenecks for CIFAR (both 6n+2 and 9n+2 fit some of these depths, so the table decides), 18 to
 200 the ImageNet nets. `preresnet12_w32` and `preresnet12_w48` are ours: 12 layers, 32 or 48 filters in the first stage.
 """
@@ -13,8 +14,10 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from resnets.chain import Chain
 from resnets.errors import UserError, one_of
-from resnets.options import option, parse_numbers
+from resnets.options import fields_of, option, parse_numbers
+from resnets.other_systems import OTHERS
 from resnets.spec import Spec
 from resnets.unit_spec import KERNELS, Plain, Shortcut, parse_shortcut
 
@@ -106,19 +109,33 @@ def _family(name: str) -> str:
 
 
 NETWORKS: dict[str, Spec] = _table()
+FAMILIES = {
+    "residual": "networks of the papers",
+    "plain": "the same networks without shortcuts",
+    "others": "other systems of the papers' tables",
+}
 
 
-def list_models(pattern: str = "*") -> list[str]:
-    """The names of networks that match a shell pattern.
+def family_of(name: str) -> str:
+    """The family that `resnets models` lists a network under."""
+    return "others" if name in OTHERS else "plain" if _family(name) == "plain" else "residual"
+
+
+def list_models(pattern: str | None = None) -> list[str]:
+    """The names of networks that match a shell pattern; without one, the residual and plain networks of the papers.
 
     >>> resnets.list_models("preresnet2*")
     ['preresnet20', 'preresnet200']
+    >>> resnets.list_models("vgg*")
+    ['vgg16', 'vgg19']
     """
-    return [name for name in NETWORKS if fnmatch.fnmatchcase(name, pattern)]
+    if pattern is None:
+        return list(NETWORKS)
+    return [name for name in (*NETWORKS, *OTHERS) if fnmatch.fnmatchcase(name, pattern)]
 
 
-def spec_of(name: str, **changes: Any) -> Spec:
-    """The named network's spec, with fields replaced.
+def spec_of(name: str, **changes: Any) -> Spec | Chain:
+    """The named network's description, with fields replaced: a `Spec`, or of other systems a `Chain`.
 
     Besides the fields of `Spec`: `depth=` sets equal stages from a number of layers; `blocks=` may be one
     number for all stages; `kernels=` may be a word (`"bottleneck"`); `shortcut=` may be text
@@ -127,13 +144,12 @@ def spec_of(name: str, **changes: Any) -> Spec:
     >>> resnets.spec_of("preresnet110", shortcut="exclusive_gate:-6").depth
     110
     """
+    if name in OTHERS:
+        return _chain_of(OTHERS[name], changes)
     if name not in NETWORKS:
         raise _unknown(name)
     base = NETWORKS[name]
-    fields = {f.name for f in dataclasses.fields(Spec)} - {"name"}
-    for key in changes:
-        if key not in fields | {"depth"}:
-            raise one_of("option", key, sorted(fields | {"depth"}))
+    _check_fields(name, changes)
     if isinstance(kernels := changes.get("kernels"), str):
         if kernels not in KERNELS:
             raise one_of("kernels", kernels, KERNELS)
@@ -153,6 +169,31 @@ def spec_of(name: str, **changes: Any) -> Spec:
     return dataclasses.replace(base, **changes)
 
 
+def _check_fields(name: str, changes: Iterable[str]) -> None:
+    """Refuse fields that a residual network does not have."""
+    fields = {f.name for f in dataclasses.fields(Spec)} - {"name"} | {"depth"}
+    for key in changes:
+        if key in _CHAIN_ONLY:
+            raise UserError(f"{name} is a residual network and has no {key}; that is for other systems, as googlenet.")
+        if key not in fields:
+            raise one_of("option", key, sorted(fields))
+
+
+_CHAIN_ONLY = sorted(set(fields_of(Chain)) - {f.name for f in dataclasses.fields(Spec)})
+
+
+def _chain_of(base: Chain, changes: dict[str, Any]) -> Chain:
+    fields = set(fields_of(Chain)) - {"name"}
+    for key in changes:
+        if key not in fields:
+            if key == "depth" or key in {f.name for f in dataclasses.fields(Spec)}:
+                raise UserError(f"{base.name} has no residual units, and so no {key}; leave it out.")
+            raise one_of("option", key, sorted(fields))
+    if isinstance(rows := changes.get("rows"), Iterable) and not isinstance(rows, str):
+        changes["rows"] = tuple(rows)
+    return dataclasses.replace(base, **changes)
+
+
 def _blocks_for_depth(base: Spec, stages: int, changes: dict[str, Any]) -> tuple[int, ...]:
     depth = changes.pop("depth")
     if "blocks" in changes:
@@ -169,7 +210,7 @@ def _unknown(name: str) -> UserError:
     family = _family(str(name))
     digits = str(name).removeprefix(family)
     if not re.fullmatch("[0-9]{1,6}", digits):
-        return one_of("network", name, NETWORKS)
+        return one_of("network", name, {**NETWORKS, **OTHERS})
     depth = int(digits)
     of_family = [net for net in NETWORKS if _family(net) == family and "_" not in net]
     near = sorted(of_family, key=lambda net: abs(int(net.removeprefix(family)) - depth))[:3]
@@ -205,8 +246,12 @@ def _fields() -> list[tuple[str, str, Any]]:
             known = {"metavar": field.metadata.get("metavar", ""), "parse": _PARSERS.get(field.name)}
             made = option(None, field.metadata.get("help", field.name), group="network", **known)
             found.append((field.name, f"{kind} | None", made))
+    for name in ("input_size", "aux"):  # of other systems
+        field = fields_of(Chain)[name]
+        made = option(None, field.metadata["help"], group="network", metavar=field.metadata["metavar"])
+        found.append((name, f"{field.type} | None", made))
     return found
 
 
 NetworkOptions = dataclasses.make_dataclass("NetworkOptions", _fields(), frozen=True)
-NetworkOptions.__doc__ = "What differs from the named network: the fields of `Spec`, and `depth`."
+NetworkOptions.__doc__ = "What differs from the named network: the fields of `Spec` or `Chain`, and `depth`."

@@ -95,6 +95,16 @@ def test_a_run_is_measured_where_it_ended_and_along_the_way(run, capsys):
     assert file["maps"] == last["maps"]
 
 
+def test_a_run_that_began_with_weights_has_no_initial_network(run, tmp_path, capsys):
+    tuned = resnets.train(
+        "preresnet20", "synthetic:64", "cifar-quick", length="1it", batch=32, normalize="pixel", quiet=True,
+        whiten=False, weights=str(run.weights), out=tmp_path, network={"widths": (4, 8), "blocks": 2}, device="cpu",
+    )  # fmt: skip
+    labels = [a["label"] for a in analyses(capsys, str(tuned.path), "--batch", "8", "--along", "--device", "cpu")]
+    assert labels[-1] == f"{tuned.path.name}, final"
+    assert f"{tuned.path.name}, initial" not in labels
+
+
 def test_what_a_run_measured_along_training_is_shown(run, capsys):
     assert main(["analyze", str(run.path), *SMALL[4:], "--along"]) == 0
     shown = capsys.readouterr().out

@@ -22,6 +22,7 @@ def files(tmp_path):
     return open_folder(tree(tmp_path, each=12)).train
 
 
+@pytest.mark.filterwarnings("ignore:This DataLoader will create 2 worker processes")  # torch's, where one core is free
 @pytest.mark.parametrize("workers", [0, 2])
 def test_pieces_are_those_of_a_plain_loop(files, workers):
     with decode_ahead(Views(VIEW, 3), pieces(files, EPOCHS), workers) as stream:

@@ -75,7 +75,7 @@ def test_a_frozen_network_only_tests():
         frozen.train()
     with pytest.raises(UserError, match=r"reads batches of shape \(N, 3, height, width\)"):
         frozen(torch.randn(1, 1, 16, 16))
-    with pytest.raises(UserError, match="freeze takes a network of this package, not Linear"):
+    with pytest.raises(UserError, match="freeze takes a residual network of this package, not Linear"):
         freeze(nn.Linear(1, 1))
 
 

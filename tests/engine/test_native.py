@@ -15,7 +15,21 @@ from variants import trained
 from resnets.engine import MODES, prepare
 from resnets.engine.native.branch import _Run
 from resnets.engine.native.build import load
-from resnets.engine.native.kernels import ACT, ADD, ADD_RELU, AFFINE, LINEAR, MASK, PLAIN, RAW, RELU, Sink, Source
+from resnets.engine.native.kernels import (
+    ACT,
+    ADD,
+    ADD_RELU,
+    AFFINE,
+    LINEAR,
+    MASK,
+    OFFSET,
+    OFFSET_RELU,
+    PLAIN,
+    RAW,
+    RELU,
+    Sink,
+    Source,
+)
 from resnets.engine.native.unit import NativeUnit, fits
 from resnets.unit_spec import parse_shortcut
 
@@ -57,13 +71,17 @@ def check_sinks(run, shape, v):
     """Each way out, with and without sums, given what comes there."""
     h, m, q = (random(*shape, seed=s) for s in (4, 5, 6))
     a, c, d = random(3, shape[1], seed=7)
-    minus = c.double().view(-1, 1, 1)
+    minus, offset = (vector.double().view(-1, 1, 1) for vector in (c, d))
     mask = a.double().view(-1, 1, 1) * m.double() + d.double().view(-1, 1, 1) > 0
     for sink, wanted, other in (
         (Sink(PLAIN, sums=True), v, v),
         (Sink(PLAIN), v, None),
         (Sink(ADD, add=h, sums=True), v + h, v + h),
         (Sink(ADD_RELU, add=h), (v + h).relu(), None),
+        (Sink(OFFSET, d=d), v + offset, None),
+        (Sink(OFFSET, add=h, d=d), v + offset + h, None),
+        (Sink(OFFSET_RELU, d=d), (v + offset).relu(), None),
+        (Sink(OFFSET_RELU, add=h, d=d), (v + offset + h).relu(), None),
         (Sink(MASK, m=m, a=a, d=d, q=m, c=c, sums=True), v * mask, m - minus),
         (Sink(MASK, m=m, q=q, c=c, sums=True), v * (m > 0), q - minus),
         (Sink(MASK, m=m), v * (m > 0), None),

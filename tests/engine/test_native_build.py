@@ -1,6 +1,7 @@
 """Without a compiler, a cache or luck, everything runs in PyTorch, and one line says why."""
 
 import os
+import platform
 import shutil
 import stat
 import subprocess
@@ -76,10 +77,17 @@ def test_a_compiler_that_fails(tmp_path):
 
 @needs_compiler
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a shell")
-def test_a_compiler_that_does_not_know_this_cpu_makes_portable_code(tmp_path):
-    picky = script(tmp_path / "cxx", f'case "$*" in *march=native*) exit 1;; esac; exec {COMPILER} "$@"')
-    out, _ = run(tmp_path / "cache", CXX=picky)
-    assert out.startswith("True")
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="other CPUs have no AVX2")
+@pytest.mark.parametrize(("native", "reason"), [("exit 1", "no message"), (f'exec {COMPILER} "$@" -mno-avx2', "AVX2")])
+def test_a_compiler_that_does_not_know_this_cpu_and_a_cpu_without_avx2(tmp_path, native, reason):
+    picky = script(tmp_path / "cxx", f'case "$*" in *march=native*) {native};; esac; exec {COMPILER} "$@"')
+    out, err = run(tmp_path / "cache", CXX=picky)
+    assert out.startswith("False")
+    compiled, said = err
+    assert "compiling kernels" in compiled
+    assert "PyTorch computes without" in said
+    assert reason in said
+    assert list((tmp_path / "cache").glob("native/*")) == []
 
 
 @needs_compiler

@@ -2,6 +2,7 @@
 
 import pytest
 
+from resnets.cli import main
 from resnets.training.loop import Trainer
 
 
@@ -18,3 +19,15 @@ def interrupted(monkeypatch):
 
     monkeypatch.setattr(Trainer, "step", counted)
     return steps
+
+
+@pytest.fixture
+def run_smoke(tmp_path, capsys):
+    """`resnets reproduce ...` at the smoke budget; returns what it printed."""
+
+    def run(*words, code=0):
+        folders = ["--out", str(tmp_path / "runs"), "--results", str(tmp_path / "results")]
+        assert main(["reproduce", *words, "--budget", "smoke", *folders]) == code
+        return capsys.readouterr()
+
+    return run

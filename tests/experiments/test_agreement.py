@@ -73,3 +73,14 @@ def test_where_nothing_was_scaled_a_failure_agrees_with_a_failure():
     told = [find_agreement(cell, TABLE1, found) for cell in TABLE1.cells]
     assert [one.word for one in told if one.why == "both fail"] == ["agrees"] * 4
     assert {one.word for one in told if one.why == "ours fails, the paper's does not"} == {"against"}
+
+
+@pytest.mark.parametrize(("error", "word"), [(6.9, "agrees"), (6.2, "agrees"), (7.8, "undecided")])
+def test_a_single_run_agrees_if_the_papers_value_lies_in_its_interval(error, word):
+    run = {"result": {"test": {"error": error, "interval": [error - 0.5, error + 0.5]}}}
+    row = TABLE1.cells[0].row.name
+    one = Outcome(row, "paper", (), 20.0, {"recipe": {"validation": 0}, "runs": [run]})
+    told = find_agreement(TABLE1.cells[0], TABLE1, Outcomes({row: one}))
+    assert told is not None
+    assert told.word == word
+    assert ("95 % interval over test images" in told.why) == (word == "agrees")

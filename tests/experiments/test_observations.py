@@ -3,7 +3,7 @@
 import pytest
 
 from resnets import UserError, spec_of
-from resnets.experiments.observations import FIGURE3, OBSERVATIONS, judge, judge_all
+from resnets.experiments.observations import FIGURE3, OBSERVATIONS, judge, judge_all, judge_best
 from resnets.experiments.outcomes import Outcome, Outcomes
 from resnets.papers.rows import Row
 from resnets.papers.tables import order
@@ -152,3 +152,16 @@ def test_a_file_that_is_no_result_is_told(tmp_path):
     (tmp_path / "a.json").write_text("{}")
     with pytest.raises(UserError, match=r"a\.json: row is missing\. Move the file away"):
         Outcomes.read(tmp_path)
+
+
+def test_the_best_budget_with_all_rows_of_an_observation_judges_it():
+    late, early = made(order(110, "bn_after_add"), early=near(1.5)), made(order(110, "bn_after_add"), early=near(2.5))
+    hour = Outcomes({IDENTITY.row: IDENTITY, early.row: early})
+    third = judge_best({"paper": Outcomes(), "day": Outcomes({IDENTITY.row: IDENTITY}), "hour": hour})[2]
+    assert (third.verdict, third.budget) == ("holds", "hour")
+    third = judge_best({"day": Outcomes({IDENTITY.row: IDENTITY, late.row: late}), "hour": hour})[2]
+    assert (third.verdict, third.budget) == ("does not hold", "day")
+    assert third.why.endswith("; budget hour: holds")
+    missing = judge_best({"day": Outcomes()})[2]
+    assert (missing.verdict, missing.budget) == ("undecided", "")
+    assert missing.why == "no budget has results of all of resnet110-cifar10, resnet110-bn_after_add-cifar10"

@@ -1,5 +1,6 @@
 """Published runs, trained again from their file."""
 
+import dataclasses
 import json
 
 import pytest
@@ -7,8 +8,11 @@ import pytest
 import resnets
 from resnets.errors import UserError
 from resnets.experiments.budgets import BUDGETS
+from resnets.experiments.options import ReproduceOptions
 from resnets.experiments.plan import make_job
+from resnets.experiments.running import Runner
 from resnets.papers.rows import Row
+from resnets.papers.tables import other
 
 
 @pytest.fixture
@@ -43,6 +47,8 @@ def test_a_row_comes_out_the_same(published, tmp_path):
         (lambda r: r["data"].update(name="pictures"), "pictures"),
         (lambda r: r.pop("recipe"), "recipe"),
         (lambda r: r.update(runs=[]), "runs"),
+        (lambda r: r.update(teacher="0" * 64), "learned from a teacher that the file does not hold"),
+        (lambda r: r.update(weights="0" * 64), "began with weights that the file does not hold"),
     ],
 )
 def test_files_that_cannot_be_run_again(published, change, words, tmp_path):
@@ -52,6 +58,20 @@ def test_files_that_cannot_be_run_again(published, change, words, tmp_path):
     with pytest.raises(UserError, match=words):
         resnets.rerun(published, out=str(tmp_path / "again"), quiet=True)
     assert not (tmp_path / "again").exists()
+
+
+@pytest.mark.parametrize(
+    "row", [other("allcnn", "allcnn-paper"), Row("resnet1001")], ids=["a system of others", "fewer test images"]
+)
+def test_any_row_of_reproduce_comes_out_the_same(row, tmp_path):
+    few = dataclasses.replace(BUDGETS["smoke"].scales[0], tested=16)
+    job = make_job(row, dataclasses.replace(BUDGETS["smoke"], scales=(few,), data="synthetic:64"), 1)
+    options = ReproduceOptions(budget="smoke", out=str(tmp_path / "runs"), results=str(tmp_path / "results"))
+    file = Runner(options, quiet=True).run(job, 0)
+    assert json.loads(file.read_text())["data"]["name"] == "synthetic:64@16/16"
+    (found,) = resnets.rerun(file, out=str(tmp_path / "again"), quiet=True)
+    assert found.agrees
+    assert found.path != tmp_path / "runs" / found.path.name
 
 
 def test_a_seed_that_is_not_there(published, tmp_path):

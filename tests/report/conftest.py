@@ -1,6 +1,7 @@
-"""Made-up results, as `resnets reproduce` and `resnets analyze` write them."""
+"""Made-up results, as `resnets reproduce` and `resnets analyze` write them, and the page read."""
 
 import json
+from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,76 @@ def write_row(folder: Path, cell, budget: str, errors, *, curve: bool = False) -
     return path
 
 
+def write_signals(folder: Path) -> Path:
+    """Of 20 layers two networks with new weights, as `resnets reproduce signals` writes them."""
+    made = {"command": "resnets reproduce signals", "commit": "c0ffee", "began": "2026-01-01", "versions": {}}
+    data = {
+        "layers": 20, "kernels": "basic", "data": "cifar10", "images": 16, "seed": 0, "statistics": "batch",
+        "spans": [[0, 3], [4, 6], [7, 9]], "at": [0, 3, 4, 6, 7, 9],
+        "signals": [
+            {
+                "shortcut": shortcut, "order": "original", "rms": [1.0, 2.0, 1.5, 2.5, 2.0, 3.0],
+                "gradient": [0.5, 0.25, None, 0.125, 0.1, 0.05],
+                "product": [factor**n for n in (3, 0, 2, 0, 2, 0)], "predicted": [factor**n for n in (3, 2, 2)],
+                "missed": [0.7, 0.5, 0.4], "cosine": [0.1, 0.2, 0.3],
+            }
+            for shortcut, factor in (("identity", 1.0), ("scale:0.5:1", 0.5))
+        ],
+        "provenance": {**made, "machine": {"cpu": "made up", "cores": 2}},
+    }  # fmt: skip
+    path = folder / "analysis" / "units" / "20-basic.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(data))
+    return path
+
+
+class Reader(HTMLParser):
+    """Elements that are opened and closed in order, the rows of tables, and the data of charts and of the explorer."""
+
+    VOID = ("meta", "br")
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.rows, self.data, self.ids, self.targets, self.outside = [], [], {}, [], set(), []
+        self.feed(text)
+        assert not self.open
+
+    def handle_starttag(self, name, attributes):
+        attributes = dict(attributes)
+        self.ids += [attributes["id"]] if "id" in attributes else []
+        self.targets |= {attributes[key].lstrip("#") for key in ("popovertarget", "href") if key in attributes}
+        self.outside += [attributes[key] for key in ("src", "srcset", "action", "data") if key in attributes]
+        if name not in self.VOID:
+            self.open.append((name, attributes))
+        if name == "tr":
+            self.rows.append([])
+        elif name in ("td", "th"):
+            self.rows[-1].append("")
+
+    def handle_endtag(self, name):
+        assert self.open.pop()[0] == name
+
+    def handle_data(self, data):
+        names = [name for name, _ in self.open]
+        if "td" in names or "th" in names:
+            self.rows[-1][-1] += data
+        if self.open and self.open[-1][1].get("type") == "application/json":
+            self.data[self.open[-1][1].get("id", len(self.data))] = json.loads(data)
+
+    @property
+    def charts(self):
+        return [one for key, one in self.data.items() if key != "explorer-data"]
+
+    @property
+    def explorer(self):
+        return self.data["explorer-data"]
+
+
+@pytest.fixture
+def read_page():
+    return Reader
+
+
 @pytest.fixture
 def write():
     return write_row
@@ -67,4 +138,5 @@ def made_results(tmp_path) -> Path:
         net[panel.part][panel.name] = maps if panel.part == "maps" else maps[1:]
     analysis = {"analyses": [net], "provenance": {"command": "resnets analyze", "commit": "c0ffee"}}
     (folder / "propagation.json").write_text(json.dumps(analysis))
+    write_signals(folder)
     return folder

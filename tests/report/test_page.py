@@ -1,94 +1,106 @@
 """The page from made-up results: what stands where, what is missing, what is refused."""
 
-import json
 import re
-import sys
-from html.parser import HTMLParser
 
 import pytest
 
 from resnets.cli import main
 from resnets.errors import UserError
 from resnets.papers.tables import EXPERIMENTS
-from resnets.report.page import page as whole
-from resnets.report.page import plot
+from resnets.report.page.chart import COLOURS, POINTS, make_line
 from resnets.report.page.curves import PANELS
 from resnets.report.page.html import Html, tag
 from resnets.report.page.inputs import read_inputs
-from resnets.report.page.plot import COLOURS
-
-go = pytest.importorskip("plotly.graph_objects", reason="the page needs resnets[report]")
-
-
-class Reader(HTMLParser):
-    """Elements that are opened and closed in order, the rows of tables, and every figure's data."""
-
-    VOID = ("meta", "br")
-
-    def __init__(self, text):
-        super().__init__()
-        self.open, self.rows, self.figures, self.ids, self.targets, self.outside = [], [], [], set(), set(), []
-        self.feed(text)
-        assert not self.open
-
-    def handle_starttag(self, name, attributes):
-        attributes = dict(attributes)
-        self.ids |= {attributes["id"]} if "id" in attributes else set()
-        self.targets |= {attributes[key].lstrip("#") for key in ("popovertarget", "href") if key in attributes}
-        self.outside += [attributes[key] for key in ("src", "srcset") if key in attributes]
-        if name not in self.VOID:
-            self.open.append((name, attributes))
-        if name == "tr":
-            self.rows.append([])
-        elif name in ("td", "th"):
-            self.rows[-1].append("")
-
-    def handle_endtag(self, name):
-        assert self.open.pop()[0] == name
-
-    def handle_data(self, data):
-        names = [name for name, _ in self.open]
-        if "td" in names or "th" in names:
-            self.rows[-1][-1] += data
-        if self.open and self.open[-1][1].get("type") == "application/json":
-            self.figures.append(json.loads(data))
+from resnets.report.page.strip import Axis, build_strip
 
 
 @pytest.fixture
-def made(made_results, tmp_path, capsys):
+def made(made_results, tmp_path, capsys, read_page):
     """The page of the made-up results, read."""
     out = tmp_path / "report.html"
     assert main(["report", str(made_results), "-o", str(out)]) == 0
     assert capsys.readouterr().out == (
         f"{out}: 5 rows at budget hour, 1 rows at budget smoke, 1 analyses, 0 other trainings\n"
     )
-    return Reader(out.read_text())
+    return read_page(out.read_text())
 
 
-def test_a_table_has_our_value_beside_the_papers_and_a_column_for_each_budget(made):
-    header = next(i for i, row in enumerate(made.rows) if row[:2] == ["row", "the paper"])
-    assert made.rows[header][2:] == ["ours, budget hour", "ours, budget smoke"]
-    table = {row[0]: row[1:] for row in made.rows[header + 1 : header + 12]}
+def read_table(made, number):
+    """The rows of a table with verdicts, by their first cell."""
+    heads = [i for i, row in enumerate(made.rows) if row[0] == "row"]
+    start = [i for i in heads if len(made.rows[i]) == 4][number]
+    end = next((i for i in heads if i > start), len(made.rows))
+    return {row[0]: row[1:] for row in made.rows[start:end]}
+
+
+def test_a_table_has_our_value_beside_the_papers_with_seeds_interval_and_verdict(made):
+    table = read_table(made, 0)
+    assert table["row"] == ["the paper 613 %", "ours, budget hour 50100 %", "verdict"]  # with the ends of the axes
     original = table["original"]
     assert original[0] == "6.61"
-    assert original[1].startswith("60.20 ± 0.14 ≈ partly2 seeds, training loss 1.200")
-    assert original[2].startswith("91.00 (fails) ? undecided1 seed")
-    assert table["constant scaling 0.5 x + 0.5 F"][1].startswith("55.10 ± 0.14 ≈ partly")
-    assert table["constant scaling 0 x + F: a plain net"][:2][0] == "fails"
-    assert "✓ agrees" in table["constant scaling 0 x + F: a plain net"][1]
-    assert table["constant scaling 0.5 x + F"][1].startswith("fails: 2 of 2 diverged ✓ agrees")
-    assert table["1x1 conv shortcut"] == ["12.22", "missing", "missing"]
+    assert original[1] == "60.20 ± 0.14 2 seeds"
+    assert original[2] == "≈ partlyOf 3 other rows 2 on the same side of it as in the paper, 1 on the other side."
+    assert table["constant scaling 0.5 x + 0.5 F"][1].startswith("55.10 ± 0.14")
+    assert table["constant scaling 0 x + F: a plain net"][0] == "fails✗"
+    assert table["constant scaling 0 x + F: a plain net"][2].startswith("✓ agrees")
+    assert table["constant scaling 0.5 x + F"][1].startswith("fails: 2 of 2 diverged")
+    assert "1x1 conv shortcut" not in table  # not run: it is in the fold
 
 
-def test_other_systems_are_quoted_and_every_observation_has_a_verdict_a_budget(made):
-    assert ["NIN, cifar10", "8.81", "quoted", "quoted"] in made.rows
-    told = [row for row in made.rows if re.match(r"[1-7]\. ", row[0])]
-    assert [row[0][0] for row in told] == list("1234567")
-    assert all("undecided" in cell for row in told for cell in row[1:])
+def test_rows_that_were_not_run_are_folded_with_the_papers_number_and_the_command(made_results, tmp_path):
+    main(["report", str(made_results), "-o", str(tmp_path / "a.html")])
+    text = (tmp_path / "a.html").read_text()
+    table = text[text.index('<section id="table1">') :].split("</section>")[0]
+    assert "<summary>7 rows not run at budget hour</summary>" in table
+    assert "<li>1x1 conv shortcut: the paper 12.22; <em>not run</em></li>" in table
+    assert "resnets reproduce table1 --budget hour" in table
+    absent = text[text.index("tables that were not run</summary>") :]
+    assert "<li>PReLU-net: the paper -/4.94; <em>another system&#x27;s, quoted</em></li>" in absent
+
+
+def test_the_most_thorough_budget_is_shown_first_and_the_others_in_folds(made_results, tmp_path, write):
+    cells = EXPERIMENTS["table1"].cells
+    assert read_inputs([made_results]).rank_budgets(EXPERIMENTS["table1"]) == ["hour", "smoke"]
+    write(made_results, cells[0], "day", (9.0,))
+    ranked = read_inputs([made_results]).rank_budgets(EXPERIMENTS["table1"])
+    assert ranked == ["hour", "day", "smoke"]  # one row of four is too few to show first
+    write(made_results, cells[1], "day", (90.0,))
+    inputs = read_inputs([made_results])
+    assert inputs.rank_budgets(EXPERIMENTS["table1"]) == ["day", "hour", "smoke"]
+    assert inputs.find_best(cells[0].row.name).budget == "day"
+    assert inputs.find_best(cells[3].row.name).budget == "hour"
+    main(["report", str(made_results), "-o", str(tmp_path / "a.html")])
+    text = (tmp_path / "a.html").read_text()
+    table = text[text.index('<section id="table1">') :].split("</section>")[0]
+    assert table.index("ours, budget day") < table.index("<summary>The same at budget hour</summary>")
+    assert "No row has a second seed" in table
+    assert "9.00 (8.0 to 10.0)</button> <small>1 seed</small>" in table
+
+
+def test_every_observation_has_a_card_with_a_verdict_and_its_reasons(made_results, tmp_path):
+    main(["report", str(made_results), "-o", str(tmp_path / "a.html")])
+    text = (tmp_path / "a.html").read_text()
+    cards = text[text.index('<section id="observations">') :].split("</section>")[0]
+    assert [*map(int, re.findall(r"<h3>(\d)\. ", cards))] == [1, 2, 3, 4, 5, 6, 7]
+    assert cards.count("Our runs cannot tell.") == 7
+    assert cards.count("<summary>Why</summary>") == 7
+
+
+def test_the_first_screen_has_five_sentences_figure_1_and_table_1(made_results, tmp_path, read_page):
+    main(["report", str(made_results), "-o", str(tmp_path / "a.html")])
+    text = (tmp_path / "a.html").read_text()
+    found = text[text.index('<section id="found">') :].split("</section>")[0]
+    assert found.split("</ol>")[0].count("<li>") == 5
+    assert "4.92 % of CIFAR-10" in found
+    (chart,) = read_page(found + "</section>").charts
+    assert chart["title"] == "Figure 1: 1001 layers"
+    assert "v2 Table 1: test errors, %" in found
+    assert text.index('id="found"') < text.index('id="explorer"')
 
 
 def test_every_number_and_every_link_leads_somewhere_and_nothing_outside(made):
-    assert made.targets <= made.ids
+    assert made.targets <= set(made.ids)
+    assert len(set(made.ids)) == len(made.ids)
     assert "from-resnet110-cifar10__budget_hour" in made.targets
     assert not made.outside
 
@@ -102,45 +114,47 @@ def test_a_box_tells_where_a_number_comes_from(made_results, tmp_path):
         assert words in box, words
 
 
-def test_every_figure_is_one_that_plotly_accepts(made):
-    titles = set()
-    for figure in made.figures:
-        go.Figure(figure)  # raises for a property that it does not know
-        titles.add(figure["layout"]["yaxis"]["title"]["text"])
-        for line in figure["data"]:
-            assert len(line["x"]) == len(line["y"])
-    assert "training loss (dashed)" in titles
-
-
 def test_figure_7_of_v1_has_a_response_a_layer(made):
-    drawn = [f["data"] for f in made.figures if f["layout"]["yaxis"]["title"]["text"] == "std of its responses"]
+    drawn = [chart for chart in made.charts if chart["y"] == "std of its responses"]
     assert len(drawn) == 2  # one a budget
-    for [line] in drawn:
+    for chart in drawn:
+        (line,) = chart["lines"]
         assert (line["name"], line["x"], line["y"]) == ("ResNet, 110 layers", [1, 2], [0.5, 0.75])
 
 
-@pytest.mark.parametrize(("values", "dtick"), [((1.5, 4.0), None), ((2.0, 90.0), "D2"), ((1e-5, 1.0), None)])
-def test_log_axes_of_a_decade_or_two_have_few_ticks(values, dtick):
-    lines, shape = [plot.make_trace(0, "net", [1, 2], list(values))], plot.make_layout("l", "loss", log=True)
-    drawn = plot.build_figure(lines, shape, "a title")
-    (spec,) = re.findall(r'<script type="application/json">(.*?)</script>', drawn)
-    assert json.loads(spec)["layout"]["yaxis"].get("dtick") == dtick
-
-
 def test_figure_1_is_in_the_papers_style(made):
-    [figure] = [f for f in made.figures if any("original unit" in line["name"] for line in f["data"])
-                and f["layout"].get("yaxis2")]  # fmt: skip
-    loss, error = figure["data"]
-    assert (loss["line"]["dash"], loss["y"]) == ("dash", [2.3, 2.0, 1.5, 1.2])
-    assert ("dash" in error["line"], error["y"], error["yaxis"]) == (False, [90.0, 85.0, 80.0, 70.0], "y2")
-    assert error["name"] == "ResNet-1001, original unit: test error 70.00 %"
+    [chart] = [chart for chart in made.charts if chart["title"] == "v2 Figure 1"]
+    loss, error = chart["lines"]
+    assert (loss["dash"], loss["y"], "right" in loss) == (True, [2.3, 2.0, 1.5, 1.2], False)
+    assert ("dash" in error, error["y"], error["right"]) == (False, [90.0, 85.0, 80.0, 70.0], True)
+    assert error["name"] == "ResNet-1001, original unit: test error 70.00 % (69.0 to 71.0)"
 
 
 def test_labels_of_files_are_never_markup(made, made_results, tmp_path):
     main(["report", str(made_results), "-o", str(tmp_path / "a.html")])
     assert "<b>net" not in (tmp_path / "a.html").read_text()
-    assert any(line["name"] == "a &lt;b&gt;net&lt;/b&gt;" for figure in made.figures for line in figure["data"])
+    assert any(line["name"] == "a <b>net</b>" for chart in made.charts for line in chart["lines"])
     assert tag("td", "<i>", Html("<i></i>"), title='"') == '<td title="&quot;">&lt;i&gt;<i></i></td>'
+
+
+def test_long_lines_are_thinned_and_keep_their_last_point():
+    line = make_line(1, "net", range(1000), [i / 7 for i in range(999)] + [float("nan")], dash=True, faint=False)
+    assert len(line["x"]) <= POINTS + 1
+    assert (line["x"][0], line["x"][-1], line["y"][-1]) == (0, 999, None)
+    assert line["y"][1] == float(f"{line['x'][1] / 7:.4g}")
+    assert ("dash" in line, "faint" in line) == (True, False)
+
+
+def test_strips_place_numbers_on_a_shared_axis():
+    axis = Axis.around([6.1, 12.9, float("inf"), float("nan")])
+    assert (axis.low, axis.high) == (6.0, 14.0)
+    assert axis.place(8.0) == 25.0
+    assert axis.place(99.0) == 100.0
+    assert Axis.around([]).place(0.5) == 33.33
+    drawn = build_strip(axis, 8.0, (7.0, 9.0))
+    assert 'class="bar" style="left:12.5%;width:25.0%"' in drawn
+    assert "left:25.0%" in drawn
+    assert "✗" in build_strip(axis, float("inf"))
 
 
 def test_the_same_results_make_the_same_bytes(made_results, tmp_path):
@@ -210,10 +224,3 @@ def test_folders_without_results_and_rows_given_twice_are_refused(tmp_path, made
     with pytest.raises(UserError, match="are of the same row and budget"):
         read_inputs([made_results, tmp_path / "again"])
     assert len(read_inputs([made_results, made_results / "hour"]).files) == 6  # the same file twice is one
-
-
-def test_the_extra_is_named_where_it_is_missing(monkeypatch, made_results, tmp_path, capsys):
-    whole._pack_plotly.cache_clear()
-    monkeypatch.setitem(sys.modules, "plotly.offline", None)
-    assert main(["report", str(made_results), "-o", str(tmp_path / "a.html")]) == 2
-    assert "resnets[report]" in capsys.readouterr().err

@@ -157,7 +157,10 @@ def test_results_of_several_variants_are_groups_in_one_file(tmp_path):
         "| preresnet20, shortcut identity, lr 0.3 | cifar10 | `cifar-quick` | [median 10.50 % (10.50 +- 0.71, 2 runs)]"
     )
     assert first in table
-    assert "| preresnet20, shortcut scale:0.5:1, lr 0.2 | cifar10 | `cifar-quick` | [14.00 % (13.0 to 15.0)]" in table
+    assert (
+        "| preresnet20, shortcut scale:0.5:1, lr 0.2 | cifar10 | `cifar-quick` | [14.00 % (13.0 to 15.0), 1 run]"
+        in table
+    )
     page = tmp_path / "page.html"
     assert report_command([str(tmp_path / "results")], str(page)) == 0
     text = page.read_text()
@@ -305,10 +308,10 @@ def test_summary_is_the_papers():
     assert str(Summary((4.0,))) == "4.00 %"
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=lambda p: p.name)
-def test_the_tables_of_the_pages_are_those_of_the_results(page):
+@pytest.mark.parametrize(("page", "folder"), tables.list_pages(ROOT).items(), ids=lambda p: getattr(p, "stem", ""))
+def test_the_tables_of_the_pages_are_those_of_the_results(page, folder):
     text = page.read_text()
-    assert tables.fill_page(text, ROOT / "results") == text, "run `make tables`"
+    assert tables.fill_page(text, ROOT / "results", folder) == text, "run `make tables`"
 
 
 def test_tests_by_protocol_are_a_table(tmp_path):
@@ -318,3 +321,15 @@ def test_tests_by_protocol_are_a_table(tmp_path):
     (tmp_path / "imagenet" / "a.json").write_text(json.dumps({**about, **found}))
     row = tables.write_imagenet(tmp_path).splitlines()[-1]
     assert "tree, 200 pictures | crop 224 of 256 | 27.50 % (21.8 to 34.1) | 12.00 % (8.2 to 17.2)" in row
+
+
+def test_tests_of_detectors_are_a_table(tmp_path):
+    assert "make detect-demo" in tables.write_detectors(tmp_path)
+    found = {"map": 85.25, "interval": [80.11, 90.49], "metric": "voc2012", "images": 72}
+    classes = [{"name": "WBC", "objects": 72, "ap": 97.5}, {"name": "none", "objects": 0, "ap": None}]
+    about = {"network": {"name": "faster_rcnn_resnet50"}, "data": "voc:some/BCCD:train:test", "views": "one scale"}
+    (tmp_path / "detection").mkdir()
+    (tmp_path / "detection" / "a.json").write_text(json.dumps({**about, **found, "classes": classes}))
+    row = tables.write_detectors(tmp_path).splitlines()[-1]
+    assert "[faster_rcnn_resnet50](../results/detection/a.json) | voc BCCD test, 72 pictures | one scale" in row
+    assert row.endswith("voc2012 | 85.25 % (80.1 to 90.5) | WBC 97.50 % |")

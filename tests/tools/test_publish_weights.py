@@ -79,8 +79,8 @@ def test_names_that_are_not_shipped_are_told(run, folder):
         resnets.UserError, match=r"no pretrained 'resnet20\.cifar10': this version .* ships resnet20\.synthetic:64\."
     ):
         resnets.create("resnet20.cifar10", pretrained=True)
-    with pytest.raises(resnets.UserError, match="num_classes cannot be combined with pretrained=True"):
-        resnets.create("resnet20.synthetic:64", pretrained=True, num_classes=3)
+    with pytest.raises(resnets.UserError, match="blocks cannot be combined with pretrained"):
+        resnets.create("resnet20.synthetic:64", pretrained=True, blocks=3)
 
 
 def test_models_lists_what_is_shipped(run, folder, capsys):

@@ -6,8 +6,11 @@ import pytest
 from tiny import train_tiny
 
 from resnets import UserError
+from resnets.detection.detector import LOSSES
 from resnets.runs import Run
 from resnets.training.callbacks import TensorBoard
+from resnets.training.session import train
+from tests.detection.shapes import QUICK, TINY, write_shapes
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # TensorBoard's own
@@ -25,6 +28,23 @@ def test_event_files_repeat_the_metrics(tmp_path):
     last = [line["rms"] for line in run.metrics() if line["kind"] == "signal"][-1]
     found = [events.Scalars(f"signal/rms/{size}")[-1].value for size in (1, 2, 3)]
     assert found == pytest.approx(last, rel=1e-6), "a curve for each size of the maps"
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_event_files_of_a_detector_hold_its_losses_and_its_precision(tmp_path):
+    pytest.importorskip("tensorboard", reason="TensorBoard is not installed")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    options = {**TINY, **QUICK, "length": "3it", "warmup": "0it", "log_every": 1, "quiet": True}
+    word = write_shapes(tmp_path / "shapes", 2)
+    run = train("faster_rcnn_resnet18", word, "detection-quick", out=str(tmp_path), tensorboard=True, **options)
+    events = EventAccumulator(str(run.path / "tensorboard")).Reload()
+    names = [("train", name) for name in ("loss", "lr", *LOSSES)] + [("test", "map")]
+    for kind, name in names:
+        lines = [(line["step"], line[name]) for line in run.metrics() if line["kind"] == kind]
+        found = [(event.step, event.value) for event in events.Scalars(f"{kind}/{name}")]
+        assert found == [(step, pytest.approx(value, rel=1e-6)) for step, value in lines]
+        assert found
 
 
 def test_a_missing_extra_is_named(tmp_path, monkeypatch):

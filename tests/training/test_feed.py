@@ -70,6 +70,7 @@ def test_a_batch_is_what_a_slow_loop_gives(data, recipe):
             assert int(y) == data.train.labels[index[0]]
 
 
+@pytest.mark.filterwarnings("ignore:This DataLoader will create 2 worker processes")  # torch's, where one core is free
 def test_batches_do_not_depend_on_workers_shares_or_where_one_begins(data):
     chosen = recipe_of("imagenet-aspect", **SMALL)
     schedule = Schedule(chosen, 30)

@@ -46,6 +46,21 @@ JOBS = {
         "validation": 40,
         "whiten": True,
     },
+    "a chain with companions, gates, dropout and another momentum": {
+        "model": "nin",
+        "network": {
+            "rows": ["a: conv:8:3:s2 aux:1(linear:K) relu drop:0.5:unscaled", "b: highway:3:-2 drop:0.2", "linear:K"],
+            "input_size": 16,
+        },
+        "normalize": "gcn",
+        "loss": "hinge",
+        "aux_length": "9it",
+        "lr": 0.01,
+        "momentum": 0.5,
+        "momentum_ramp": "0.9@12it",
+        "max_norm": "1",
+        "init": "lsuv",
+    },
     "Ctrl-C": {"checkpoint_every": 3600},
 }
 

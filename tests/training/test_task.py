@@ -93,7 +93,7 @@ def test_what_a_task_cannot_have_is_refused(tmp_path):
     for words, options in {
         "a task needs a recipe": {},
         "brings its data and network": {"recipe": RECIPE, "depth": 20},
-        "signal_every measures residual networks": {"recipe": RECIPE, "signal_every": 2},
+        "signal_every measures residual units": {"recipe": RECIPE, "signal_every": 2},
         "freeze counts the stages of a residual network": {"recipe": RECIPE, "freeze": 1},
     }.items():
         with pytest.raises(UserError, match=words):

@@ -73,6 +73,17 @@ def test_onnx_runtime_computes_the_same_for_any_batch_and_size(here, capsys, kin
     assert "(x / 255 - [0.1, 0.2, 0.3]) / [0.5, 0.6, 0.7]" in told["use"]
 
 
+@pytest.mark.parametrize(("normalize", "whitened"), [("gcn", False), ("gcn-zca", True)])
+def test_the_file_of_a_net_for_whitened_images_says_so(normalize, whitened):
+    net = resnets.create("allcnn", device="meta")
+    net.metadata = Metadata(preprocessing=Preprocessing((0.1, 0.2, 0.3), (0.5, 0.6, 0.7), normalize))
+    told = module.describe(net)["use"]
+    assert "x less its own mean, times 55 / its length, less preprocessing.mean" in told
+    assert ("times preprocessing.whitening" in told) == whitened
+    assert "no other size" in told  # the mean image has one
+    assert "0.1" not in told
+
+
 @pytest.mark.parametrize(("kind", "fold"), [("basic", False), ("pooled", True), ("bottleneck", True)])
 def test_torch_export_computes_the_same_for_any_batch_and_size(here, capsys, kind, fold):
     net = made(kind).eval()

@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import keras_graph
 
 import resnets
+from resnets.chain import parse_network
 from resnets.metadata import Metadata, Preprocessing
 from resnets.metadata import parse_metadata as about
 from resnets.weights.classes import read_classes
@@ -23,6 +24,7 @@ from tools.torture.mutation import mutate
 FILES = 300
 VALUES = (None, 0, -1, 1e400, 10**40, "", "x", [], {}, [None], [[]], True, 2.5, "../../x", "\0", "\ud800")
 SPEC = resnets.spec_of("resnet20", num_classes=3)
+CHAIN = resnets.spec_of("googlenet", num_classes=3)
 
 
 @pytest.fixture(scope="module")
@@ -125,3 +127,10 @@ def test_a_crop_that_no_picture_can_have_is_refused(crop):
     assert refused(about, {"preprocessing": given}, SPEC, "here")
     given = '{"mean": [0, 0, 1e400], "std": [1, 1, 1]}'
     assert refused(about, {"preprocessing": given}, SPEC, "here")
+
+
+def test_mutated_descriptions_of_other_systems_are_read_or_refused():
+    """Rows, numbers and keys of a chain, replaced or taken out."""
+    draw = random.Random(0)
+    found = [refused(parse_network, changed(CHAIN.to_dict(), draw)) for _ in range(FILES)]
+    assert sum(found) > FILES // 2

@@ -1,11 +1,13 @@
 """The tables of README and docs, made from `results/`: `python -m tools.tables` writes them.
 
-The tables of a page are between `<!-- results: NAME -->` and `<!-- end -->`.
+The tables of a page are between `<!-- results: NAME -->` and `<!-- end -->`. A table that several pages have is written
+with links from the root of the checkout; `fill_page` turns these into links from the page.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import posixpath
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,17 +15,19 @@ from typing import Any
 
 from resnets import records
 from resnets.atomic import write_atomically
+from resnets.chain import parse_network
 from resnets.differences import label_groups
 from resnets.errors import UserError
 from resnets.papers.numbers import quote_paper
 from resnets.recipe import LATER, RECIPES
 from resnets.runs import Summary
-from resnets.spec import Spec
 from resnets.text import print_lines, say
-from tools.tables import depth, performance, reliability, reproduced
-from tools.tables.records import TEST, TRANSFER
+from tools.tables import claims, depth, paper_runs, performance, reliability, reproduced, scale
+from tools.tables.errors import write_interval, write_runs
+from tools.tables.records import DETECTED, TEST, TRANSFER
 
 _PLACE = re.compile(r"(<!-- results: ([a-z0-9-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+_LINK = re.compile(r'(\]\(|src="|srcset=")((?:docs|results)/[^)"]+)')
 
 
 def write_cifar(results: Path) -> str:
@@ -33,14 +37,12 @@ def write_cifar(results: Path) -> str:
         groups = records.check_trainings(records.load(path), path)
         for result, variant in zip(groups, label_groups(groups), strict=True):
             tests = [run["result"]["test"] for run in result["runs"]]
-            spec, data = Spec.from_dict(result["network"]), result["data"]["name"]
-            # Of several runs the spread is over seeds; of one it can only be over test images.
-            error = Summary(tuple(test["error"] for test in tests)) if len(tests) > 1 else _write_interval(tests[0])
+            spec, data = parse_network(result["network"]), result["data"]["name"]
             cells = [
                 spec.name + variant,
                 data,
                 _write_recipe(result["recipe"]) if not variant else f"`{result['recipe']['name']}`",
-                f"[{error}](results/cifar/{path.name})",
+                f"[{write_runs(tests)}](results/cifar/{path.name})",
             ]
             lines.append(f"| {' | '.join(cells)} | {quote_paper(spec, data) or '-'} |")
     return "\n".join(lines)
@@ -59,17 +61,32 @@ def write_imagenet(results: Path) -> str:
     lines = ["| network | data | views | top-1 error | top-5 error |", "|---|---|---|---|---|"]
     for path in sorted((results / "imagenet").glob("*.json")):
         result = TEST.read(path)
-        cells = [_write_interval(score) for score in (result, result["top5"])]
+        cells = [write_interval(score) for score in (result, result["top5"])]
         data = f"{Path(result['data']).name}, {result['images']} pictures"
         link = f"[{result['network']['name']}](../results/imagenet/{path.name})"
         lines.append(f"| {link} | {data} | {result['views']} | {cells[0]} | {cells[1]} |")
     return "\n".join(lines)
 
 
-def _write_interval(score: dict[str, Any]) -> str:
-    """An error and its 95 % interval."""
-    low, high = score["interval"]
-    return f"{score['error']:.2f} % ({low:.1f} to {high:.1f})"
+def write_detectors(results: Path) -> str:
+    """Every test of a detector: mean average precision with its interval, and the precision of each class."""
+    lines = ["| detector | data | views, metric | mAP | classes |", "|---|---|---|---|---|"]
+    found = sorted((results / "detection").glob("*.json"))
+    for path in found:
+        result = DETECTED.read(path)
+        name = f"[{result['network']['name']}](../results/detection/{path.name})"
+        form, folder, *lists = result["data"].split(":")
+        data = f"{form} {Path(folder).name} {lists[-1] if lists else ''}".strip() + f", {result['images']} pictures"
+        low, high = result["interval"]
+        classes = [f"{one['name']} {one['ap']:.2f} %" for one in result["classes"] if one["ap"] is not None]
+        cells = [
+            name,
+            data,
+            f"{result['views']}, {result['metric']}",
+            f"{result['map']:.2f} % ({low:.1f} to {high:.1f})",
+        ]
+        lines.append(f"| {' | '.join(cells)} | {', '.join(classes)} |")
+    return "\n".join(lines) if found else "Not measured yet: `make detect-demo` measures it."
 
 
 def write_transfer(results: Path) -> str:
@@ -91,27 +108,44 @@ def write_transfer(results: Path) -> str:
 TABLES: dict[str, Callable[[Path], str]] = {
     "cifar": write_cifar,
     "imagenet": write_imagenet,
+    "detectors": write_detectors,
     "transfer": write_transfer,
+    "cifar-paper": paper_runs.write_paper_runs,
     **reproduced.TABLES,
     **performance.TABLES,
     **reliability.TABLES,
+    **claims.TABLES,
+    **scale.TABLES,
 }
 
 
-def fill_page(page: str, results: Path) -> str:
-    """Replace the tables of a page."""
-    return _PLACE.sub(lambda m: f"{m[1]}{TABLES[m[2]](results)}\n{m[3]}", page)
+def fill_page(page: str, results: Path, folder: str = "") -> str:
+    """Replace the tables of a page; `folder` is where the page lies, from the root of the checkout."""
+
+    def write(place: re.Match[str]) -> str:
+        table = _LINK.sub(lambda link: link[1] + posixpath.relpath(link[2], folder or "."), TABLES[place[2]](results))
+        return f"{place[1]}{table}\n{place[3]}"
+
+    return _PLACE.sub(write, page)
+
+
+def list_pages(root: Path) -> dict[Path, str]:
+    """The pages of a checkout that may have tables, and the folder of each, from the root."""
+    pages = [root / "README.md", *sorted((root / "docs").rglob("*.md"))]
+    return {page: page.parent.relative_to(root).as_posix() for page in pages}
 
 
 def fill_pages(root: Path) -> None:
     """Update the tables and pictures of a checkout."""
-    for path in [root / "README.md", *sorted((root / "docs").glob("*.md"))]:
+    for path, folder in list_pages(root).items():
         page = path.read_text(encoding="utf-8")
-        if (new := fill_page(page, root / "results")) != page:
+        if (new := fill_page(page, root / "results", folder)) != page:
             write_atomically(path, new.encode("utf-8", "backslashreplace"))  # names of files may be no UTF-8
             print_lines(f"{path.relative_to(root)}: tables updated")
     depth.draw(root / "results")
+    claims.draw(root / "results")
     reproduced.draw(root / "results")
+    paper_runs.draw(root / "results")
 
 
 def main(argv: Sequence[str]) -> int:

@@ -153,6 +153,7 @@ SECTIONS: dict[str, Callable[[Mapping[str, Line]], Table]] = {
     "inference": tabulate_speeds,
     "latency": tabulate_speeds,
     "busy": tabulate_speeds,
+    "detection": tabulate_speeds,
     "data": tabulate_speeds,
     "jpeg": tabulate_speeds,
     "startup": tabulate_speeds,

@@ -24,6 +24,18 @@ from resnets.records import (
 TEST = Record(  # as `resnets eval -o` writes it, of folders of pictures
     {"network": {"name": TEXT}, "data": TEXT, "views": TEXT, **SCORE, "images": POSITIVE, "top5": SCORE["top5?"]}
 )
+DETECTED = Record(  # as `resnets eval -o` writes it, of a detector
+    {
+        "network": {"name": TEXT},
+        "data": TEXT,
+        "views": TEXT,
+        "metric": TEXT,
+        "images": POSITIVE,
+        "map": PERCENT,
+        "interval": (PERCENT, PERCENT),
+        "classes": ListOf({"name": TEXT, "objects": COUNT, "ap": OrNull(PERCENT)}, 1),
+    }
+)
 TRANSFER = Record(  # as `benchmarks.transfer` writes it
     {
         "network": {"name": TEXT},

@@ -44,6 +44,8 @@ GOOD: dict[str, list[str]] = {
     "results": ["runs", "-o", "out.json"],
     "reproduce": ["table1", "--budget", "smoke", "--dry-run"],
     "report": ["results", "-o", "out.html"],
+    "doctor": [],
+    "completion": ["bash"],
     "data fetch": ["cifar10"],
     "data check": ["pictures"],
     "data prepare": ["imagenet", "--devkit", "x.tar.gz", "--out", "out"],

@@ -16,8 +16,9 @@ from torch import Tensor
 
 from resnets.analysis.options import AnalyzeOptions
 from resnets.analysis.propagation import Propagation, propagation
+from resnets.chain import require_residual
 from resnets.counter_rng import order
-from resnets.data import open_data
+from resnets.data import open_labelled
 from resnets.data.batches import FileBatches, MemoryBatches
 from resnets.data.folder import Folder
 from resnets.data.images import Images
@@ -26,7 +27,7 @@ from resnets.data.transform import normalization, transform_of
 from resnets.engine.device import choose
 from resnets.errors import UserError, one_of
 from resnets.metadata import Metadata, Preprocessing
-from resnets.nn import ResNet, build
+from resnets.nn import Network, ResNet, build, require_units
 from resnets.nn.whitening import whiten
 from resnets.options import takes
 from resnets.runs import Run, RunKey
@@ -35,6 +36,7 @@ from resnets.weights.models import Model, find, open_model
 from resnets.zoo import spec_of
 
 VARIED = ("order", "shortcut", "resize")  # the fields of a network whose values are words
+_NEEDS = "analyze measures"
 Data = str | os.PathLike[str] | Images | Folder
 
 
@@ -62,10 +64,11 @@ def analyze(model: Model, data: Data | None = None, *, options: AnalyzeOptions) 
     >>> waves = resnets.analyze("preresnet110", data="cifar10")
     >>> waves.gradient, waves.product
     """
-    if isinstance(model, ResNet):
+    if isinstance(model, Network):
+        net = require_units(model.original, _NEEDS)
         what: Any = data or options.data or model.metadata.data or "cifar10"
-        images = open_data(what, options.data_dir)
-        return measure(copy.deepcopy(model.original), images, options)
+        images = open_labelled(what, options.data_dir)
+        return measure(copy.deepcopy(net), images, options)
     word = str(model.path) if isinstance(model, Run) else os.fspath(model)
     (analysis,) = analyze_each([word], data, options=options)
     return analysis.propagation
@@ -88,7 +91,7 @@ def analyze_each(
     for case in cases:
         what: Any = data or options.data or case.data or "cifar10"
         if str(what) not in opened:
-            opened[str(what)] = open_data(what, options.data_dir)
+            opened[str(what)] = open_labelled(what, options.data_dir)
         images = opened[str(what)]
         net = case.make(images)
         known = net.metadata
@@ -141,7 +144,7 @@ def _cases(word: str, changes: dict[str, Any], vary: str | None, along: bool, se
     place = find(word)
     if isinstance(place, str):
         for variant in _variants(changes, vary):
-            spec_of(place, **variant)  # raises before anything is measured
+            require_residual(spec_of(place, **variant), _NEEDS)  # raises before anything is measured
             label = ", ".join([place, *(f"{name}={value}" for name, value in variant.items())])
             yield _Case(label, None, partial(_build_fresh, place, variant, seed))
     elif changes or vary:
@@ -149,7 +152,7 @@ def _cases(word: str, changes: dict[str, Any], vary: str | None, along: bool, se
     elif place.is_dir() and (place / "config.json").exists():
         yield from _run_cases(Run(place), along)
     else:
-        net = open_model(word)
+        net = require_units(open_model(word), _NEEDS)
         yield _Case(word, net.metadata.data, lambda _: net)
 
 
@@ -170,32 +173,36 @@ def _variants(changes: dict[str, Any], vary: str | None) -> Iterator[dict[str, A
 def _build_fresh(word: str, changes: dict[str, Any], seed: int, images: Images | Folder) -> ResNet:
     """A named network as it is initialised, for these images."""
     fitting = {"num_classes": images.num_classes, "in_channels": images.channels}
-    return build(spec_of(word, **{**fitting, **changes}), seed=seed)
+    return build(require_residual(spec_of(word, **{**fitting, **changes}), _NEEDS), seed=seed)
 
 
 _CHECKPOINT = re.compile(r"step-([0-9]{1,18})-.*\.safetensors")
 
 
 def _run_cases(run: Run, along: bool) -> Iterator[_Case]:
-    """The network that a run left, or its newest checkpoint; with `along` also its initial weights and all others."""
+    """The network that a run left, or its newest checkpoint; with `along` also its initial weights and all others.
+
+    A run that began with given weights knows their hash alone, so it has no initial network to show.
+    """
     key, name, result = run.identity, run.path.name, run.result
+    require_residual(key.spec, _NEEDS)
     checkpoints = {int(m[1]): p for p in run.checkpoints.glob("*") if (m := _CHECKPOINT.fullmatch(p.name))}
     if result is None and not checkpoints:
         raise UserError(f"{run.path} has neither a final network nor a checkpoint; train it, or name its network.")
     if result is not None:
         checkpoints.pop(result["steps"], None)  # that network is the final one
-    if along:
+    if along and not key.weights:
         yield _Case(f"{name}, initial", run.data, partial(_build_initial, key))
     steps = sorted(checkpoints)
     for step in steps if along else steps[-1:] if result is None else []:
         yield _Case(f"{name}, step {step:,}", run.data, partial(_read_checkpoint, key, checkpoints[step]))
     if result is not None:
-        yield _Case(f"{name}, final", run.data, lambda _: open_model(run))
+        yield _Case(f"{name}, final", run.data, lambda _: require_units(open_model(run), _NEEDS))
 
 
 def _build_initial(key: RunKey, images: Images | Folder) -> ResNet:
     """The network of a run before its first step."""
-    net = build(key.spec, seed=key.seed)
+    net = build(require_residual(key.spec, _NEEDS), seed=key.seed)
     if key.recipe.whiten:
         where = key.recipe, key.seed, torch.device("cpu"), slice(0, 1)
         side = key.recipe.side or key.spec.input_size
@@ -206,7 +213,7 @@ def _build_initial(key: RunKey, images: Images | Folder) -> ResNet:
 
 def _read_checkpoint(key: RunKey, path: Path, images: Images | Folder) -> ResNet:
     """The network of a checkpoint: the averaged one where there is one, as it is tested and kept."""
-    tensors, net = read(path).tensors, build(key.spec)
+    tensors, net = read(path).tensors, build(require_residual(key.spec, _NEEDS))
     prefix = "average." if any(name.startswith("average.") for name in tensors) else "net."
     try:
         net.load_state_dict({k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)})

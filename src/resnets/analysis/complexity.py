@@ -9,10 +9,12 @@ from itertools import islice
 import torch
 from torch import Tensor, nn
 
+from resnets.chain import Chain, NetworkSpec
 from resnets.errors import UserError, shown
+from resnets.nn import ChainNet, Network
+from resnets.nn.chain import Aux
 from resnets.nn.network import ResNet, check_input
 from resnets.nn.unit import Unit
-from resnets.spec import Spec
 from resnets.unit_spec import UnitSpec
 
 Cost = tuple[int, int]  # parameters, multiply-adds
@@ -37,17 +39,22 @@ class Complexity:
     stages: tuple[Stage, ...]
 
 
-def complexity(net: ResNet | Spec, size: int | tuple[int, int] | None = None) -> Complexity:
+def complexity(net: Network | NetworkSpec, size: int | tuple[int, int] | None = None) -> Complexity:
     """Parameters and multiply-adds of one image of `size`, in all and for stem, stages and classifier.
+
+    Of other systems the rows are the stages. Auxiliary heads count as parameters, and not as multiply-adds, which are
+    those of testing.
 
     Units of one shape cost the same, so each shape is built and run once: 1001 layers take no longer than 20.
 
     >>> resnets.complexity(resnets.spec_of("preresnet20")).parameters
     269722
     """
-    spec = net if isinstance(net, Spec) else net.spec
+    spec = net.spec if isinstance(net, Network) else net
     size = spec.input_size if size is None else size
     height, width = (size, size) if isinstance(size, int) else size
+    if isinstance(spec, Chain):
+        return _count_rows(spec, height, width)
     units = iter(spec.units())
     with torch.device("meta"), torch.no_grad():
         ends = ResNet(dataclasses.replace(spec, blocks=(1,) * len(spec.blocks))).eval()
@@ -66,6 +73,23 @@ def complexity(net: ResNet | Spec, size: int | tuple[int, int] | None = None) ->
             rows.append(_stage(f"stage {i}", x, count, costs))
         x, cost = _run(nn.Sequential(ends.last, nn.AdaptiveAvgPool2d(1), nn.Flatten(), ends.classifier), x)
         rows.append(_stage("head", x[:, :, None, None], 0, [cost]))
+    return Complexity(
+        (spec.in_channels, height, width),
+        sum(row.parameters for row in rows),
+        sum(row.multiply_adds for row in rows),
+        tuple(rows),
+    )
+
+
+def _count_rows(spec: Chain, height: int, width: int) -> Complexity:
+    rows = []
+    with torch.device("meta"), torch.no_grad():
+        net = ChainNet(spec).eval()
+        x = check_input(spec, torch.empty(1, spec.in_channels, height, width))
+        for name, row in net.rows.named_children():
+            tested = nn.Sequential(*(layer for layer in row.children() if not isinstance(layer, Aux)))
+            x, (_, counted) = _run(tested, x)
+            rows.append(_stage(name, x, 0, [(sum(p.numel() for p in row.parameters()), counted)]))
     return Complexity(
         (spec.in_channels, height, width),
         sum(row.parameters for row in rows),

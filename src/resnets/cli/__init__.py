@@ -17,12 +17,16 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from resnets.cli import analyze, data, evaluate, models, papers, predict, runs, training, weights
+from resnets.cli import analyze, completion, data, doctor, evaluate, models, papers, predict, runs, training, weights
 from resnets.cli.parser import Parser
 from resnets.errors import UserError, describe_out_of_memory, is_out_of_memory, one_of
 from resnets.text import say
 from resnets.version import __version__
+
+if TYPE_CHECKING:
+    from resnets.cli.parser import Commands
 
 COMMANDS = (
     models.models,
@@ -40,6 +44,8 @@ COMMANDS = (
     papers.reproduce,
     runs.report,
     data.data,
+    doctor.doctor,
+    completion.add_completion(lambda: _make_parser()[0]),
 )
 
 
@@ -76,12 +82,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         restore_ctrl_c()
 
 
-def _dispatch(argv: list[str]) -> int:
+def _make_parser() -> tuple[Parser, Commands]:
     parser = Parser(prog="resnets", description="Deep residual networks of both papers.")
     parser.add_argument("--version", action="version", version=f"resnets {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=Parser)
     for add in COMMANDS:
         add(commands)
+    return parser, commands
+
+
+def _dispatch(argv: list[str]) -> int:
+    parser, commands = _make_parser()
     if not argv:
         parser.print_help(sys.stderr)
         return 2

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from resnets.analysis.options import AnalyzeOptions
-from resnets.cli.options import Command
+from resnets.cli.options import NETWORK_FIELDS, Command
+from resnets.options import fields_of
 from resnets.text import json_text, print_json, print_lines, say
 from resnets.zoo import NetworkOptions
 
@@ -32,10 +33,11 @@ def analyze(commands: Commands) -> None:
     command.add(
         "--vary", help="a curve for each value: order=original,full_preact; also shortcut, resize", metavar="FIELD=A,B"
     )
-    command.add("--along", action="store_true", help="for runs: also the initial weights and every checkpoint")
+    words = "for runs: also every checkpoint, and the initial weights unless --weights gave them"
+    command.add("--along", action="store_true", help=words)
     command.add("--out", help="write propagation.json, .svg and .png there", metavar="DIR")
     command.add("--json", action="store_true", help="print JSON")
-    command.add_options()
+    command.add_options(common=(*fields_of(AnalyzeOptions), *NETWORK_FIELDS))
 
     def run(args: argparse.Namespace) -> None:
         given, changes = command.read(args)

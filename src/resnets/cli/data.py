@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from resnets.cli.options import Command
 from resnets.cli.parser import Parser
+from resnets.errors import UserError
 from resnets.options import SETS
 from resnets.text import print_lines
 
@@ -58,14 +59,16 @@ def _add_check(actions: Commands) -> None:
     command = Command(
         actions,
         "check",
-        help="decode every image of a folder of class folders",
-        description="Count classes and images, decode every image, and name those that cannot be. The exit code is 1 "
-        "if there are any, unless --bad-images skip.",
+        help="decode every image of a folder of class folders, or of pictures with boxes",
+        description="Count classes and images, decode every image, and name those that cannot be, and boxes without "
+        "area, outside of their picture or of unknown classes. The exit code is 1 if there are any, unless "
+        "--bad-images skip.",
     )
-    command.add("path", help="the folder, or imagenet:DIR", metavar="DIR")
+    command.add("path", help="the folder, imagenet:DIR, voc:DIR, coco:JSON:DIR, yolo:DIR or csv:FILE", metavar="DIR")
     command.add(
         "--bad-images", default="error", help="images that cannot be decoded: error, or skip (error)", metavar="POLICY"
     )
+    command.add("--sheet", type=Path, help="draw some pictures with their boxes: .png or .jpg", metavar="FILE")
     command.run(_check)
 
 
@@ -78,8 +81,15 @@ def _check(args: argparse.Namespace) -> int:
     from resnets.data.check import check, parts
     from resnets.data.folder import open_folder
     from resnets.progress import Console
+    from resnets.recipe import is_boxed
 
     require_policy(args.bad_images)
+    if is_boxed(args.path):
+        from resnets.cli.box_check import check_command
+
+        return check_command(args.path, args.sheet, args.bad_images)
+    if args.sheet is not None:
+        raise UserError("--sheet draws boxes: name pictures with boxes, as voc:DIR.")
     folder, imagenet = parse_folder(args.path)
     data = open_folder(folder or args.path, imagenet)
     found = check(data, Console())

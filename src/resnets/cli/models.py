@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from resnets.cli.options import Command
+from resnets.chain import Chain, NetworkSpec
+from resnets.cli.chain_output import format_map, format_sides, print_chain
+from resnets.cli.options import NETWORK_FIELDS, Command
+from resnets.detector_spec import DETECTORS, VGG, DetectorSpec, detector_of, is_detector
 from resnets.errors import UserError, one_of
-from resnets.options import Options, option, parse_size
+from resnets.options import Options, fields_of, option, parse_size
+from resnets.other_systems import OTHERS
 from resnets.spec import Spec
 from resnets.text import columns, count, multiply_adds, print_json, print_lines, print_table, shows
-from resnets.zoo import NETWORKS, NetworkOptions, list_models, spec_of
+from resnets.zoo import FAMILIES, NETWORKS, NetworkOptions, family_of, list_models, spec_of
 
 if TYPE_CHECKING:
     from resnets.cli.parser import Commands
@@ -26,17 +31,54 @@ def models(commands: Commands) -> None:
         commands,
         "models",
         help="list the named networks",
-        description="List the named networks with their cost, and those that come trained inside the package.",
+        description="List the named networks with their cost, and those that come trained inside the package. "
+        "--all adds the other systems of the papers' tables, which a pattern finds too.",
     )
-    command.add("pattern", nargs="?", default="*", help="a shell pattern: 'preresnet*'", metavar="PATTERN")
+    command.add("pattern", nargs="?", help="a shell pattern: 'preresnet*'", metavar="PATTERN")
+    command.add("--all", action="store_true", help="also the other systems of the papers' tables")
+    command.add("--pretrained", action="store_true", help="trained networks by name, with their errors")
     command.add("--json", action="store_true", help="print JSON")
-    command.run(lambda args: _print_models(args.pattern, args.json))
+
+    def run(args: argparse.Namespace) -> None:
+        if args.pretrained:
+            return _print_pretrained(args.pattern, args.json)
+        _print_models(args.pattern, args.json, args.all)
+
+    command.run(run)
 
 
-def _print_models(pattern: str, as_json: bool) -> None:
-    names = list_models(pattern)
+def _print_pretrained(pattern: str | None, as_json: bool) -> None:
+    from resnets.weights.pretrained import list_pretrained, weights_dir
+    from resnets.weights.public import ADDRESS, PUBLIC
+
+    # A name of a network stands for all of its weights.
+    rows = list_pretrained(pattern) or list_pretrained(f"{pattern}.*")
+    if not rows:
+        raise one_of("pretrained network", pattern, [row["name"] for row in list_pretrained()])
+    if as_json:
+        return print_json(rows)
+    cells = []
+    for row in rows:
+        errors = [f"{value:.2f}" if value is not None else "" for value in (row["error"], row["top5"])]
+        place = "package" if row["name"] not in PUBLIC else "cache" if row["file"] else f"{row['mebibytes']} MiB"
+        cells.append([row["name"], *errors, f"{row['crop']}@{row['resize']}", row["publisher"], place])
+    header = ("name", "error %", "top-5 %", "crop", "publisher", "where")
+    print_table(header, cells, right=("error %", "top-5 %", "crop", "where"))
+    licences = dict.fromkeys(f"{row['publisher']} {row['licence']}" for row in rows)
+    print_lines(
+        "",
+        "Names that end in in1k: ImageNet, with the errors that the publishers state for one centre crop (crop@shorter "
+        "side) of the validation images; we did not measure them. Those on CIFAR-10 are ours.",
+        f"Licences, as the publishers state them: {', '.join(licences)}. The data have their own terms.",
+        f"Weights that are not here are fetched when they are first used, into {weights_dir()}; {ADDRESS} can name a "
+        "mirror.",
+    )
+
+
+def _print_models(pattern: str | None, as_json: bool, every: bool) -> None:
+    names = list_models("*" if every and pattern is None else pattern)
     if not names:
-        raise one_of("network", pattern, NETWORKS)
+        raise one_of("network", pattern, {**NETWORKS, **OTHERS})
     from resnets.analysis.complexity import complexity
     from resnets.weights import pretrained
 
@@ -47,8 +89,9 @@ def _print_models(pattern: str, as_json: bool) -> None:
         rows.append(
             {
                 "name": spec.name,
-                "block": spec.block,
-                "units": sum(spec.blocks),
+                "family": family_of(spec.name),
+                "block": spec.block if isinstance(spec, Spec) else None,
+                "units": sum(spec.blocks) if isinstance(spec, Spec) else None,
                 "layers": spec.depth,
                 "parameters": cost.parameters,
                 "multiply_adds": cost.multiply_adds,
@@ -57,18 +100,38 @@ def _print_models(pattern: str, as_json: bool) -> None:
         )
     if as_json:
         return print_json([{**row, "pretrained": trained[row["name"]]} for row in rows])
-    header = ("name", "block", "units", "layers", "parameters", "multiply-adds", "input")
     written: dict[str, Callable[[Any], str]] = {
-        "units": count,
+        "block": lambda block: block or "",
+        "units": lambda units: "" if units is None else count(units),
         "layers": count,
         "parameters": count,
         "multiply_adds": multiply_adds,
-        "input": _sides,
+        "input": format_sides,
     }
-    cells = [[written.get(key, str)(value) for key, value in row.items()] for row in rows]
-    print_table(header, cells, right=header[2:])
-    shipped = ", ".join(name for some in trained.values() for name in some)
-    print_lines("", f"trained, in the package: {shipped or 'none of these'}")
+    families = [family for family in FAMILIES if any(row["family"] == family for row in rows)]
+    together = "others" not in families  # which have no units
+    for family in families[:1] if together else families:
+        of_family = rows if together else [row for row in rows if row["family"] == family]
+        hidden = ("family",) if family != "others" else ("family", "block", "units")
+        kept = [key for key in of_family[0] if key not in hidden]
+        if len(families) > 1 and not together:
+            print_lines(*([""] if family != families[0] else []), f"{family}: {FAMILIES[family]}", "")
+        header = [key.replace("multiply_adds", "multiply-adds") for key in kept]
+        cells = [[written.get(key, str)(row[key]) for key in kept] for row in of_family]
+        print_table(header, cells, right=[key for key in header if key not in ("name", "block")])
+    inside = pretrained.index()
+    shipped = ", ".join(name for some in trained.values() for name in some if name in inside)
+    print_lines()
+    found = [name for name, inner in DETECTORS.items() if inner in names]
+    if pattern is None and VGG not in found:  # whose network is listed only with the other systems
+        found.append(VGG)
+    if found:
+        print_lines(f"detectors: {', '.join(found)}")
+    print_lines(f"trained, in the package: {shipped or 'none of these'}")
+    if public := [name for some in trained.values() for name in some if name not in inside]:
+        print_lines(f"trained by others, fetched by name: {len(public)}; resnets models --pretrained lists them")
+    if pattern is None and not every:
+        print_lines(f"{len(OTHERS)} other systems of the papers' tables: resnets models --all")
 
 
 @dataclass(frozen=True)
@@ -76,7 +139,9 @@ class InfoOptions(Options):
     """What `info` shows besides the network."""
 
     size: object = option(None, "of the images: 320, or 320x256 (height x width)", parse=parse_size)
-    weights: str | None = option(None, "load this file into the network and say what it is", metavar="FILE")
+    weights: str | None = option(
+        None, "load this file or pretrained name into the network and say what it is", metavar="WEIGHTS"
+    )
     source: str | None = option(None, "library whose weights the file must hold", metavar="LIBRARY")
     memory: bool = option(False, "show how much memory training takes in each mode")
     engine: bool = option(False, "show how it would be trained here, and why")
@@ -102,7 +167,7 @@ def info(commands: Commands) -> None:
     )
     command.add("network", help="a name from 'resnets models', a weights file, a run", metavar="NETWORK")
     command.add("--json", action="store_true", help="print JSON")
-    command.add_options()
+    command.add_options(common=(*fields_of(InfoOptions), *NETWORK_FIELDS))
 
     def run(args: argparse.Namespace) -> None:
         given, changes = command.read(args)
@@ -111,13 +176,39 @@ def info(commands: Commands) -> None:
     command.run(run)
 
 
+def _print_detector(spec: DetectorSpec, as_json: bool) -> None:
+    from resnets.describe.detector import SIZE, describe_detector
+
+    found = describe_detector(spec)
+    if as_json:
+        return print_json(found.to_dict())
+    context = ", with the whole picture as context" if spec.context else ""
+    print_lines(f"{spec.name}: Faster R-CNN, {spec.num_classes} classes, {found.parameters:,} parameters{context}", "")
+    rows = [(part, what, multiply_adds(cost)) for part, what, cost in found.parts]
+    print_table(("part", "what", "multiply-adds"), rows, right=("multiply-adds",))
+    print_lines(
+        "",
+        f"A picture of {SIZE[0]}x{SIZE[1]}: {multiply_adds(found.step)} multiply-adds for a training step of 128 "
+        f"regions, {multiply_adds(found.test)} for a test of 300 proposals.",
+        f"The 128 regions of a step keep {found.head >> 20:,} MiB; --memory lean keeps 32 of them at a time, min 8.",
+    )
+
+
 def _print_info(network: str, changes: dict[str, Any], options: InfoOptions, as_json: bool) -> None:
+    if is_detector(network):
+        return _print_detector(detector_of(network, network=changes), as_json)
+    if os.path.exists(network):
+        from resnets.weights.detectors import find_file, open_detector
+
+        if find_file(network) is not None:
+            return _print_detector(open_detector(network).spec, as_json)
     spec = _find_spec(network, changes)
-    from resnets.describe.network import describe
+    from resnets.describe.chain import describe_chain
+    from resnets.describe.network import Description, describe
     from resnets.describe.training import Training
 
     size: Any = options.size
-    description = describe(spec, size)
+    description = describe_chain(spec, size) if isinstance(spec, Chain) else describe(spec, size)
     report = _load(spec, options.weights, options.source or "auto") if options.weights else None
     training = Training(spec, options.batch or _BATCH, size)
     if as_json:
@@ -129,7 +220,10 @@ def _print_info(network: str, changes: dict[str, Any], options: InfoOptions, as_
         if options.engine:
             data["engine"] = training.engine()
         return print_json(data)
-    _print(description)
+    if not isinstance(description, Description):
+        print_chain(description)
+    else:
+        _print(description)
     if report is not None:
         print_lines("", report)
     if options.memory:
@@ -154,19 +248,21 @@ def _print_memory(batch: int, found: dict[str, Any]) -> None:
     print_table(header, rows, right=header[1:5])
 
 
-def _find_spec(network: str, changes: dict[str, Any]) -> Spec:
+def _find_spec(network: str, changes: dict[str, Any]) -> NetworkSpec:
     """The spec of a named network, without torch; of weights through the resolver of all commands."""
-    if network in NETWORKS:
+    if network in NETWORKS or network in OTHERS:
         return spec_of(network, **changes)
     from resnets.weights.models import find_spec
 
     return find_spec(network, changes)
 
 
-def _load(spec: Spec, path: str, source: str) -> str:
+def _load(spec: NetworkSpec, weights: str, source: str) -> str:
     from resnets.nn import build
     from resnets.weights.networks import load_weights
+    from resnets.weights.pretrained import file_of, is_name
 
+    path = file_of(weights) if is_name(weights) and not os.path.exists(weights) else weights
     return str(load_weights(build(spec), path, source=source))
 
 
@@ -178,12 +274,12 @@ def _print(description: Description) -> None:
         print_lines(f"changed from {spec.name}: {', '.join(f'{field}={value}' for field, value in changes.items())}")
     print_lines(
         f"{count(cost.parameters)} parameters, {multiply_adds(cost.multiply_adds)} multiply-adds "
-        f"on images of {_map(cost.input)} (at least {_sides((0, spec.min_size, spec.min_size))})"
+        f"on images of {format_map(cost.input)} (at least {format_sides((0, spec.min_size, spec.min_size))})"
     )
     print_lines()
     header = ("part", "output", "kernels, filters", "halves the map", "parameters", "multiply-adds")
     rows = [
-        (r.name, _map(r.output), r.layers, r.stride, count(r.parameters), multiply_adds(r.multiply_adds))
+        (r.name, format_map(r.output), r.layers, r.stride, count(r.parameters), multiply_adds(r.multiply_adds))
         for r in description.rows
     ]
     print_table(header, rows, right=header[-2:])
@@ -207,12 +303,3 @@ def _value(value: str | bool | float) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return value if isinstance(value, str) else f"{value:g}"
-
-
-def _map(shape: tuple[int, int, int]) -> str:
-    """`64 x 32x32`; channels alone where the map is one pixel."""
-    return str(shape[0]) if shape[1:] == (1, 1) else f"{shape[0]} x {_sides(shape)}"
-
-
-def _sides(shape: Any) -> str:
-    return "x".join(map(str, shape[1:]))

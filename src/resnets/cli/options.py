@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from resnets.cli.parser import Parser
+from resnets.atomic import make_folder_of, write_atomically
+from resnets.cli.parser import HelpAll, Parser
 from resnets.errors import UserError
 from resnets.options import fields_of, kind_of, parse_value, split_keywords
+from resnets.text import printable
 from resnets.user_code import import_file
 
 if TYPE_CHECKING:
     from resnets.cli.parser import Commands
+
+NETWORK_FIELDS = ("num_classes", "depth", "order", "shortcut", "kernels", "stem")  # that `--help` shows
 
 
 class Command:
@@ -33,12 +38,19 @@ class Command:
         """An argument, or an option that is no field of a record, such as --json."""
         self.parser.add_argument(*names, **settings)
 
-    def add_options(self, hidden: tuple[str, ...] = ()) -> None:
-        """An option for every field, but for those that are arguments of the command."""
+    def add_options(self, hidden: tuple[str, ...] = (), common: tuple[str, ...] | None = None) -> None:
+        """An option for every field, but for those that are arguments of the command.
+
+        With `common`, `--help` shows these fields alone, and `--help-all` all of them.
+        """
+        if common is not None:
+            self.parser.add_argument("--help-all", action=HelpAll, help="show all options")
         for record in self.records:
             for field in fields_of(record).values():
                 if field.name not in hidden:
-                    _add(self._group(field.metadata["group"]), field)
+                    action = _add(self._group(field.metadata["group"]), field)
+                    if common is not None and field.name not in common:
+                        self.parser.rare.append(action)
         self.add("--config", help="TOML file with options of this command", metavar="FILE")
         self.add("--import", help="Python file that registers shortcuts or orders of your own", metavar="FILE.py")
 
@@ -66,7 +78,8 @@ def _is_option(name: str, records: tuple[type, ...]) -> bool:
     return any(name == field.name or name in field.metadata["aliases"] for field in known)
 
 
-def _add(group: Any, field: dataclasses.Field[Any]) -> None:
+def _add(group: Any, field: dataclasses.Field[Any]) -> argparse.Action:
+    """The option of a field; its aliases are not in the help."""
     known, name = field.metadata, f"--{field.name.replace('_', '-')}"
     names = [known["short"], name] if known["short"] else [name]
     settings: dict[str, Any] = {"dest": field.name, "default": argparse.SUPPRESS, "help": _help(field)}
@@ -75,7 +88,8 @@ def _add(group: Any, field: dataclasses.Field[Any]) -> None:
         settings["action"] = "store_true" if one_way else argparse.BooleanOptionalAction
     else:
         settings |= {"type": show_mistakes(lambda text: parse_value(field, text)), "metavar": _metavar(field)}
-    group.add_argument(*names, **settings)
+    action: Any = group.add_argument(*names, **settings)
+    action.words = known["choices"]  # for `resnets completion`
     for alias in known["aliases"]:
         hidden = {"dest": alias, "default": argparse.SUPPRESS, "help": argparse.SUPPRESS}
         if kind_of(field) == "bool":
@@ -83,6 +97,7 @@ def _add(group: Any, field: dataclasses.Field[Any]) -> None:
         elif known["aliases"][alias] == "{}":  # the same value under another name
             hidden["type"] = settings["type"]
         group.add_argument(f"--{alias.replace('_', '-')}", **hidden)
+    return action
 
 
 def _help(field: dataclasses.Field[Any]) -> str:
@@ -109,6 +124,23 @@ def show_mistakes(parse: Callable[[str], Any]) -> Callable[[str], Any]:
             raise argparse.ArgumentTypeError(str(error)) from None
 
     return read
+
+
+def write_config(path: Path, first_line: str, options: Mapping[str, Any]) -> None:
+    """Write options as TOML that `read_config` reads, below a line of comment."""
+    lines = [f"# {printable(first_line)}", *(f"{name} = {_to_toml(value)}" for name, value in options.items())]
+    make_folder_of(path)
+    write_atomically(path, "\n".join([*lines, ""]).encode())
+
+
+def _to_toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(map(_to_toml, value))}]"
+    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def read_config(path: Path) -> Mapping[str, Any]:

@@ -22,9 +22,9 @@ def predict(commands: Commands) -> None:
         commands,
         "predict",
         PredictOptions,
-        help="recognise what is in pictures",
-        description="Name the likeliest classes of pictures: files, or folders with all below them. The exit code is "
-        "1 if one could not be read.",
+        help="recognise what is in pictures, or find objects in them",
+        description="Name the likeliest classes of pictures: files, or folders with all below them. A detector finds "
+        "objects and their boxes. The exit code is 1 if one could not be read.",
         usage="%(prog)s [options] PICTURE ...",
     )
     command.add("pictures", nargs="+", help="picture files, or folders of them", metavar="PICTURE")
@@ -32,6 +32,10 @@ def predict(commands: Commands) -> None:
     form = command.parser.add_mutually_exclusive_group()
     form.add_argument("--json", dest="form", action="store_const", const="json", default="table", help="print JSON")
     form.add_argument("--csv", dest="form", action="store_const", const="csv", help="print CSV")
+    command.add(
+        "-o", "--out", type=Path, metavar="FILE",
+        help="detectors: draw the boxes, of one picture to .png or .jpg, of several into a folder",
+    )  # fmt: skip
     command.add("--cam", help="draw where the evidence for the first class lies: .png or .jpg", metavar="FILE")
     command.add_options()
 
@@ -48,11 +52,18 @@ def _predict(args: argparse.Namespace, options: PredictOptions) -> int:
         raise UserError(f"--cam writes .png or .jpg, not {args.cam}.")
     from resnets.cli.prediction_output import WRITERS
     from resnets.evaluation.activation_map import draw_activation_map
-    from resnets.evaluation.predict import Predictor, find_pictures
+    from resnets.evaluation.detection import DetectionPredictor
+    from resnets.evaluation.predict import find_pictures, open_predictor
     from resnets.progress import Console
 
-    predictor = Predictor(args.weights, options)
+    predictor = open_predictor(args.weights, options)
     files = find_pictures(args.pictures)
+    if isinstance(predictor, DetectionPredictor):
+        from resnets.cli.object_output import detect_command
+
+        return detect_command(predictor, files, args)
+    if args.out is not None:
+        raise UserError("-o draws the boxes of a detector; --cam draws what a classifier sees.")
     if args.cam is not None:
         _require_one(len(files), options)
     # A bar on the terminal takes over what is printed there; what goes to a file goes there all the same.

@@ -48,12 +48,12 @@ class Json:
         self.out, self.first = out, True
 
     def write(self, found: Prediction) -> None:
-        row: dict[str, object] = {"file": found.file}
-        if found.fault:
-            row["error"] = found.fault
-        else:
-            rows = zip(found.labels, found.classes, found.probabilities, strict=True)
-            row["classes"] = [{"label": label, "name": name, "probability": p} for label, name, p in rows]
+        rows = zip(found.labels, found.classes, found.probabilities, strict=True)
+        classes = [{"label": label, "name": name, "probability": p} for label, name, p in rows]
+        self.add(found.file, found.fault, classes=classes)
+
+    def add(self, file: str, fault: str, **found: object) -> None:
+        row = {"file": file, **({"error": fault} if fault else found)}
         print_lines("[" if self.first else ",", json_text(row), end="", file=self.out)
         self.first = False
 
@@ -70,23 +70,25 @@ class Csv:
 
     def __init__(self, out: IO[str] | None) -> None:
         self.out = out
-        self._line("file", "rank", "label", "class", "probability")
+        print_cells("file", "rank", "label", "class", "probability", file=out)
 
     def write(self, found: Prediction) -> None:
         rows = zip(found.labels, found.classes, found.probabilities, strict=True)
         for rank, (label, name, share) in enumerate(rows, 1):
-            self._line(_cell(found.file), rank, label, _cell(name), f"{share:.6f}")
-
-    def _line(self, *cells: object) -> None:
-        text = io.StringIO()
-        csv.writer(text, lineterminator="").writerow(cells)
-        print_lines(text.getvalue(), file=self.out)
+            print_cells(write_cell(found.file), rank, label, write_cell(name), f"{share:.6f}", file=self.out)
 
     def close(self) -> None:
         pass
 
 
-def _cell(name: str) -> str:
+def print_cells(*cells: object, file: IO[str] | None) -> None:
+    """A line of CSV."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow(cells)
+    print_lines(text.getvalue(), file=file)
+
+
+def write_cell(name: str) -> str:
     return printable(f"'{name}" if name.startswith(_FORMULA) else name)
 
 

@@ -3,30 +3,66 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from resnets.cli.left_out import LeftOut
 from resnets.errors import UserError
 from resnets.experiments.budgets import BUDGETS
+from resnets.experiments.detection import HEADER, reproduce_detection
+from resnets.experiments.observations import FAILS, HOLDS, UNDECIDED
 from resnets.experiments.options import ReproduceOptions, RerunOptions
 from resnets.experiments.outcomes import Outcomes
 from resnets.experiments.plan import Job, Plan, RowEstimate
 from resnets.experiments.reproduce import ConsoleWatcher, Reproduction, reproduce
 from resnets.experiments.rerun import rerun
+from resnets.experiments.signals import reproduce_signals
 from resnets.options import fields_of
+from resnets.papers.detection import PAPER
 from resnets.papers.tables import EXPERIMENTS
+from resnets.papers.variants import list_groups, list_variants
 from resnets.text import clock, print_lines, print_table, say
 
+if TYPE_CHECKING:
+    from resnets.experiments.status import BudgetStatus
+
 _RERUN = fields_of(RerunOptions).keys() - {"seeds"}  # options of how, not of what
+_VERDICTS = (HOLDS, FAILS, UNDECIDED)
 _BUSY = 1.25  # times the CPU time of a step: above this, other programs slow it down
 _SOON = 60.0  # seconds; shorter plans get no warning
 
 
-def list_command() -> None:
+def list_command(results: str) -> int:
+    """The experiments, the budgets, and what each budget costs and has shown."""
     cells = [[e.name, e.where, str(len(e.rows)), e.title] for e in EXPERIMENTS.values()]
+    rows = {cell.row for table in PAPER for cell in table.cells if cell.row}
+    cells.append(
+        ["detection", "v1 Tables 7 to 9", str(len(rows)), "Faster R-CNN, ResNet against VGG-16 (paper and day)"]
+    )
+    units = sum(len(list_variants(*group)) for group in list_groups())
+    cells.append(
+        ["signals", "v2 Section 2, 3", str(units), "how signals travel through every unit, untrained and trained"]
+    )
     print_table(("experiment", "where", "rows", "what"), cells, right=("rows",))
     print_lines()
     print_table(("budget", "seeds", "what"), [[b.name, str(b.seeds), b.text] for b in BUDGETS.values()], ("seeds",))
+    from resnets.experiments.status import list_budgets  # imports torch
+
+    left_out = LeftOut()
+    found = list_budgets(results, left_out.add)
+    header = ("budget", "CIFAR rows run", "ImageNet rows run", "multiply-adds", "hours", "hours left", *_VERDICTS)
+    print_lines("", f"What they cost on CIFAR, and what {results} has shown of the seven observations:")
+    print_table(header, list(map(_describe_budget, found)), right=header[1:])
+    print_lines("Hours: about, on two cores of a server; --dry-run measures the time on this machine.")
+    for one in found:
+        for name, correlation in one.correlations:
+            print_lines(f"{one.budget.name}, {name}: {correlation}.")
+    return left_out.code
+
+
+def _describe_budget(one: BudgetStatus) -> list[str]:
+    price = [f"{one.price.multiply_adds / 1e15:,.2f} P", *(_write_hours(p.hours) for p in (one.price, one.left))]
+    rows = f"{one.done} of {one.rows}", f"{one.imagenet_done} of {one.imagenet}"
+    return [one.budget.name, *rows, *price, *(str(one.count(word)) for word in _VERDICTS)]
 
 
 def reproduce_command(names: list[str], options: ReproduceOptions) -> int:
@@ -53,6 +89,35 @@ def rerun_command(file: str, names: list[str], given: dict[str, Any]) -> int:
 
 def _write_percent(error: float | None) -> str:
     return "diverged" if error is None else f"{error:.2f}"
+
+
+def detection_command(options: ReproduceOptions) -> int:
+    """`reproduce detection`: the plan with prices, the runs, the tables."""
+    found = reproduce_detection(options, lambda sentence: print_lines(sentence, flush=True))
+    header = ("row", "steps", "multiply-adds", "hours here", "waits for")
+    cells = [
+        [one.row.name, f"{one.steps:,}", f"{one.cost / 1e15:,.1f} P", _write_hours(one.hours), one.missing]
+        for one in found.plan
+    ]
+    print_table(header, cells, right=header[1:4])
+    print_lines("", "Each row is trained by:", *(f"  {one.command}" for one in found.plan))
+    for table in found.tables:
+        print_lines("", table.title)
+        print_table(HEADER, table.cells, HEADER[1:])
+    return 0
+
+
+def signals_command(options: ReproduceOptions) -> int:
+    """`reproduce signals`: the analyses for the page's unit explorer."""
+    found = reproduce_signals(options, lambda sentence: print_lines(sentence, flush=True))
+    if options.dry_run:
+        print_lines(*found.written)
+    print_lines(f"{len(found.written)} files {'to write' if options.dry_run else 'written'}, {len(found.kept)} kept")
+    return 0
+
+
+def _write_hours(hours: float) -> str:
+    return f"{hours:,.1f}" if hours < 100 else f"{hours:,.0f}"
 
 
 class _Printer(ConsoleWatcher):

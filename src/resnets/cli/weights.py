@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from resnets.cli.options import Command
+from resnets.cli.options import NETWORK_FIELDS, Command
+from resnets.options import fields_of
 from resnets.text import print_lines
 from resnets.weights.options import ConvertOptions, ExportOptions
 from resnets.zoo import NetworkOptions
@@ -23,13 +24,13 @@ def convert(commands: Commands) -> None:
         help="convert another library's weights into a file that describes itself",
         description="Convert another library's weights into a safetensors file with the network, the names of the "
         "classes, the preprocessing and the origin inside, so that eval, predict and export need no further options. "
-        "Weights of torchvision, timm, akamaster and chenyaofo, and Keras's ResNet-50 of 2015 as a package of "
-        "TensorFlow.js.",
+        "Weights of torchvision, timm, akamaster, chenyaofo and micronet, and Keras's ResNet-50 of 2015 as a package "
+        "of TensorFlow.js.",
         usage="%(prog)s [options] SOURCE -o FILE",
     )
     command.add("from", help="a file of weights; a package's folder, .tgz or model.json", metavar="SOURCE")
     command.add("-o", "--out", required=True, help="the file to write", metavar="FILE")
-    command.add_options()
+    command.add_options(common=(*fields_of(ConvertOptions), *NETWORK_FIELDS))
 
     def run(args: argparse.Namespace) -> None:
         given, changes = command.read(args)
@@ -61,17 +62,25 @@ def export(commands: Commands) -> None:
     )
     command.add("model", help="a pretrained name, a file of weights, a run, a network", metavar="NETWORK_OR_WEIGHTS")
     command.add("-o", "--out", help="the file to write (NETWORK.onnx or NETWORK.pt2)", metavar="FILE")
-    command.add_options()
+    command.add_options(common=(*fields_of(ExportOptions), *NETWORK_FIELDS))
 
     def run(args: argparse.Namespace) -> None:
         given, changes = command.read(args)
         options = ExportOptions(**given)
+        from resnets.detection import onnx as detector_onnx
+        from resnets.detector_spec import DetectorSpec
         from resnets.weights.export import describe_use, export
 
         done = export(args.model, args.out, options=options, changes=changes)
         spec = done.net.spec
+        if isinstance(spec, DetectorSpec):
+            print_lines(done.net.metadata.origin, detector_onnx.describe_use(done.net))
+            print_lines(f"compared with PyTorch on three shapes: detections differ by at most {done.difference:.1e}")
+            return print_lines(done.path)
+        sides = "H, W" if done.open_size else f"{spec.input_size}, {spec.input_size}"
         print_lines(done.net.metadata.origin)
-        print_lines(f"images (N, {spec.in_channels}, H, W) to scores (N, {spec.num_classes}); {describe_use(done.net)}")
+        use = describe_use(done.net, done.open_size)
+        print_lines(f"images (N, {spec.in_channels}, {sides}) to scores (N, {spec.num_classes}); {use}")
         print_lines(
             f"compared with PyTorch on three shapes: scores differ by at most {done.difference:.1e} of the largest"
         )

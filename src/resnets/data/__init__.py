@@ -19,12 +19,15 @@ from typing import TYPE_CHECKING, Any
 from resnets.cache import cache_dir
 from resnets.counter_rng import order
 from resnets.data import fetch
+from resnets.data.annotations import open_annotated
+from resnets.data.annotations.pictures import AnnotatedData
 from resnets.data.folder import Folder, open_folder
 from resnets.data.images import Images
 from resnets.data.sets import DATASETS
 from resnets.data.synthetic import synthetic as _synthetic
 from resnets.errors import UserError, shown
 from resnets.progress import Console, Progress, Silent
+from resnets.recipe import is_boxed
 
 if TYPE_CHECKING:
     from resnets.data.augment import Augment, Normalize
@@ -49,29 +52,43 @@ __all__ = [
     "load",
     "open_data",
     "open_folder",
+    "open_labelled",
     "order",
     "parse_folder",
 ]
 
 
 def open_data(
-    what: str | os.PathLike[str] | Images | Folder, dir: str | Path | None = None, progress: Progress | None = None
-) -> Images | Folder:
+    what: str | os.PathLike[str] | Images | Folder | AnnotatedData,
+    dir: str | Path | None = None,
+    progress: Progress | None = None,
+) -> Images | Folder | AnnotatedData:
     """Open the images that a word names, as `--data` of every command does.
 
     `cifar10`, `cifar100`, `fashion-mnist`, `synthetic` or `synthetic:N` are sets in memory; `imagenet:DIR` and the path
-    of a folder are class folders of image files. `dir` is a folder in which to look for a set besides the usual ones.
+    of a folder are class folders of image files; `voc:DIR`, `coco:JSON:DIR`, `yolo:DIR` and `csv:FILE` are pictures
+    with boxes. `dir` is a folder in which to look for a set besides the usual ones.
 
     >>> from resnets.data import open_data
     >>> open_data("synthetic:512").classes[0]
-    'disc'
+    'level disc'
     """
-    if isinstance(what, Images | Folder):
+    if isinstance(what, Images | Folder | AnnotatedData):
         return what
     if not isinstance(what, str | os.PathLike):
         raise UserError(f"data must be a name, a folder, Images or Folder, not {shown(what)}.")
+    if is_boxed(os.fspath(what)):
+        return open_annotated(os.fspath(what))
     folder, imagenet = parse_folder(os.fspath(what))
     return load(os.fspath(what), dir, progress) if folder is None else open_folder(folder, imagenet)
+
+
+def open_labelled(what: Any, dir: str | Path | None = None) -> Images | Folder:
+    """`open_data` for what needs a class for each image."""
+    data = open_data(what, dir)
+    if isinstance(data, AnnotatedData):
+        raise UserError(f"{data.name} has boxes, which a detector needs, as faster_rcnn_resnet50; give class folders.")
+    return data
 
 
 def parse_folder(word: str) -> tuple[str | None, bool]:

@@ -16,6 +16,7 @@ from resnets.data.augment import Augment, Normalize
 from resnets.data.bad_images import BadImages
 from resnets.data.batch_order import BatchOrder
 from resnets.data.colour import jitter, lighting
+from resnets.data.contrast import KINDS, fit_contrast, hash_source
 from resnets.data.datasets import Datasets, fetch
 from resnets.data.decode_workers import Piece, Request, Views, decode_ahead, pieces, usual_workers
 from resnets.data.files import Files
@@ -307,14 +308,19 @@ class TrainingSplit(NamedTuple):
 
 def split_training(data: Images | Folder | Datasets, recipe: Recipe) -> TrainingSplit:
     """Hold out the validation images of a recipe."""
+    trained = data.split(recipe.validation, SPLIT_SEED)[0]
+    if isinstance(data, Images) and recipe.normalize in KINDS:
+        return TrainingSplit(len(trained), hash_source(data, recipe.normalize, trained))
     statistics = "" if isinstance(data, Datasets) else normalize_of(data, recipe).digest
-    return TrainingSplit(len(data.split(recipe.validation, SPLIT_SEED)[0]), statistics)
+    return TrainingSplit(len(trained), statistics)
 
 
 def normalize_of(data: Images | Folder, recipe: Recipe) -> Normalize:
     """The normalisation for a training; a mean image is computed without the validation images."""
     if isinstance(data, Folder):
         return Normalize.by_channel(data.mean, data.std)
+    if recipe.normalize in KINDS:
+        return fit_contrast(data, recipe.normalize, data.split(recipe.validation, SPLIT_SEED)[0])
     return Normalize.of(data, recipe.normalize, data.split(recipe.validation, SPLIT_SEED)[0])
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from torch.utils.data import Dataset
 
 from resnets.data.budget import room_for
 from resnets.data.decode import BadImageError, Opened, read
-from resnets.data.decode_workers import decode_ahead
+from resnets.data.decode_workers import count_cores, decode_ahead
 from resnets.data.files import Files
 from resnets.data.folder import Folder
 from resnets.progress import Progress
@@ -61,7 +60,7 @@ def check(data: Folder, progress: Progress, processes: int | None = None) -> dic
     found = {}
     for part, files in parts(data).items():
         whole = found[part] = Found()
-        workers = (os.cpu_count() or 1) if processes is None else processes
+        workers = count_cores() if processes is None else processes
         with (
             progress.task(f"decoding {part}", len(files)) as advance,
             decode_ahead(Decoding(), _batches(files), workers) as stream,

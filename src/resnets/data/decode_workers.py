@@ -115,8 +115,13 @@ def _exit_with(parent: int) -> None:
     os._exit(1)
 
 
+def count_cores() -> int:
+    """The cores that this process may use, which can be fewer than the machine has."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def usual_workers(device: torch.device) -> int:
     """The default number of workers: one when training on the CPU, else this process's share of the cores."""
     if device.type == "cpu":
         return 1
-    return max(1, min(16, (os.cpu_count() or 1) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))))
+    return max(1, min(16, count_cores() // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))))

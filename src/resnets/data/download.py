@@ -1,4 +1,4 @@
-"""Download a file: resume it where it broke off, check its hash, and keep it only while it is used."""
+"""Download a file: resume it where it broke off, check its hash, and keep it, or only while it is used."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
+from resnets.atomic import flush_folder
 from resnets.cache import make_folder
 from resnets.errors import UserError
 from resnets.ownership import is_ours, open_plain
@@ -31,18 +32,47 @@ def download(url: str, folder: Path, md5: str, progress: Progress) -> Iterator[P
     """
     make_folder(folder)
     with _open_part(folder, url.rsplit("/", 1)[-1]) as (file, part):
-        resumed = _size(file) > 0
-        _fill(url, file, progress)
-        if resumed and file_md5(part) != md5:  # what was there before may have been wrong
-            file.truncate(0)
-            _fill(url, file, progress)
-        found = file_md5(part)
+        _complete(url, file, part, ("md5", md5), progress)
         try:
-            if found != md5:
-                raise UserError(f"{url} gave a file with md5 {found}, not {md5}; it was deleted.")
             yield part
         finally:
             file.truncate(0)
+
+
+def download_to(target: Path, url: str, sha256: str, progress: Progress) -> None:
+    """Download a file to keep; `sha256` is its hash, or the first digits of that.
+
+    A download that breaks off is resumed as in `download`. `target` has the whole file or is not changed.
+    """
+    make_folder(target.parent)
+    with _open_part(target.parent, target.name) as (file, part):
+        _complete(url, file, part, ("sha256", sha256), progress)
+        part.chmod(0o644)  # a cache may be shared
+        os.fsync(file.fileno())
+        part.replace(target)
+        flush_folder(target.parent)
+
+
+def read_small(url: str, most: int = 1 << 12) -> bytes:
+    """The first `most` bytes of a small file."""
+    try:
+        with urllib.request.urlopen(url, timeout=TIMEOUT) as answer:
+            return answer.read(most)
+    except (OSError, http.client.HTTPException) as error:
+        raise _fetch_error(url, error) from None
+
+
+def _complete(url: str, file: IO[bytes], part: Path, expected: tuple[str, str], progress: Progress) -> None:
+    """Download what is missing and check the hash: its kind, and how it begins."""
+    kind, digits = expected
+    resumed = _size(file) > 0
+    _fill(url, file, progress)
+    if resumed and not hash_file(part, kind).startswith(digits):  # what was there before may have been wrong
+        file.truncate(0)
+        _fill(url, file, progress)
+    if not (found := hash_file(part, kind)).startswith(digits):
+        file.truncate(0)
+        raise UserError(f"{url} gave a file with {kind} {found}, not {digits}; it was deleted.")
 
 
 @contextmanager
@@ -53,7 +83,7 @@ def _open_part(folder: Path, name: str) -> Iterator[tuple[IO[bytes], Path]]:
         file: IO[bytes] | None = os.fdopen(open_plain(part, os.O_RDWR | os.O_CREAT, 0o600), "r+b")
     except (OSError, UserError):
         file = None
-    if file is None or not _lock(file):
+    if file is None or not _lock(file, part):
         handle, temporary = tempfile.mkstemp(f".{name}.part", dir=folder)
         file, part = os.fdopen(handle, "r+b"), Path(temporary)
     with file:
@@ -64,21 +94,25 @@ def _open_part(folder: Path, name: str) -> Iterator[tuple[IO[bytes], Path]]:
                 part.unlink(missing_ok=True)
 
 
-def _lock(file: IO[bytes]) -> bool:
-    """Lock a file until it is closed; close it where another process or user has it, or has deleted it."""
+def _lock(file: IO[bytes], part: Path) -> bool:
+    """Lock a file until it is closed; close it where another process or user has it, or has moved it."""
     with suppress(ImportError, OSError):
         import fcntl
 
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         found = os.fstat(file.fileno())
-        if is_ours(found) and found.st_nlink == 1:
+        if is_ours(found) and found.st_nlink == 1 and os.path.samestat(found, os.lstat(part)):
             return True
     file.close()
     return False
 
 
 def file_md5(path: Path) -> str:
-    digest = hashlib.md5(usedforsecurity=False)
+    return hash_file(path, "md5")
+
+
+def hash_file(path: Path, kind: str) -> str:
+    digest = hashlib.new(kind, usedforsecurity=False)
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):
             digest.update(chunk)
@@ -97,10 +131,17 @@ def _fill(url: str, file: IO[bytes], progress: Progress) -> None:
         try:
             return _transfer(url, file, progress)
         except (OSError, http.client.HTTPException) as error:
-            reason = str(getattr(error, "reason", error)) or type(error).__name__
             if last or _size(file) <= before:
-                raise UserError(f"{url} could not be fetched: {reason}.") from None
-            progress.note(f"{url} broke off ({reason}); resuming at byte {_size(file):,}")
+                raise _fetch_error(url, error) from None
+            progress.note(f"{url} broke off ({_reason(error)}); resuming at byte {_size(file):,}")
+
+
+def _fetch_error(url: str, error: Exception) -> UserError:
+    return UserError(f"{url} could not be fetched: {_reason(error)}.")
+
+
+def _reason(error: Exception) -> str:
+    return str(getattr(error, "reason", error)) or type(error).__name__
 
 
 def _transfer(url: str, file: IO[bytes], progress: Progress) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from PIL import Image
+from torch.nn import functional
 
 Pixels = npt.NDArray[np.uint8]  # (height, width, 3)
 
@@ -22,6 +23,15 @@ def resize_by_torch(pixels: Pixels, scale: tuple[float, float], side: int) -> Pi
     x, out = (torch.from_numpy(array).permute(0, 3, 1, 2) for array in (cut, resized))
     torch.ops.aten._upsample_bilinear2d_aa.out(x, (side, side), False, 1 / scale[1], 1 / scale[0], out=out)
     return resized[0]
+
+
+def resize_whole(pixels: Pixels, size: tuple[int, int]) -> Pixels:
+    """Scale a whole image to this width and height by torch's filter."""
+    if (pixels.shape[1], pixels.shape[0]) == size:
+        return pixels
+    x = torch.from_numpy(np.require(pixels, requirements=("C", "W")))[None].permute(0, 3, 1, 2)
+    scaled = functional.interpolate(x, (size[1], size[0]), mode="bilinear", antialias=True)
+    return scaled[0].permute(1, 2, 0).contiguous().numpy()
 
 
 def mirror(pixels: Pixels) -> Pixels:

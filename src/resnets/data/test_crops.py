@@ -14,7 +14,7 @@ from PIL import Image, ImageOps
 
 from resnets.data.decode import BadImageError
 from resnets.errors import UserError
-from resnets.metadata import require_sides
+from resnets.metadata import INTERPOLATIONS, require_sides
 
 PAPER_SCALES = (224, 256, 384, 480, 640)
 LARGEST_VIEW = 1 << 22  # pixels of a whole image that a network sees at once
@@ -27,15 +27,19 @@ class Crop:
 
     side: int
     shorter: int
+    interpolation: str = INTERPOLATIONS[0]
 
     def __post_init__(self) -> None:
         require_sides(self.side, self.shorter)
 
     def views(self, picture: Image.Image) -> Iterator[Image.Image]:
-        yield Scaled(picture, self.shorter).centre(self.side)
+        yield self.scale(picture).centre(self.side)
+
+    def scale(self, picture: Image.Image) -> Scaled:
+        return Scaled(picture, self.shorter, self.interpolation)
 
     def __str__(self) -> str:
-        return f"crop {self.side} of {self.shorter}"
+        return f"crop {self.side} of {self.shorter}{_name_filter(self.interpolation)}"
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,7 @@ class TenCrop(Crop):
     """The centre and the four corners, and the mirror images of the five."""
 
     def views(self, picture: Image.Image) -> Iterator[Image.Image]:
-        whole = Scaled(picture, self.shorter)
+        whole = self.scale(picture)
         right, below = whole.width - self.side, whole.height - self.side
         corners = [whole.cut(x, y, self.side) for y in (0, below) for x in (0, right)]
         for view in (whole.centre(self.side), *corners):
@@ -51,7 +55,7 @@ class TenCrop(Crop):
             yield ImageOps.mirror(view)
 
     def __str__(self) -> str:
-        return f"ten crops of {self.side} of {self.shorter}"
+        return f"ten crops of {self.side} of {self.shorter}{_name_filter(self.interpolation)}"
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,7 @@ class MultiScale:
     """The whole image, scaled to each shorter side in `sides`."""
 
     sides: tuple[int, ...] = PAPER_SCALES
+    interpolation: str = INTERPOLATIONS[0]
 
     def __post_init__(self) -> None:
         if not self.sides or min(self.sides) < 1:
@@ -68,13 +73,17 @@ class MultiScale:
     def views(self, picture: Image.Image) -> Iterator[Image.Image]:
         for side in self.sides:
             require_short(picture, side, LARGEST_VIEW)
-            yield resize_shorter(picture, side)
+            yield resize_shorter(picture, side, self.interpolation)
 
     def __str__(self) -> str:
-        return f"whole pictures at {', '.join(map(str, self.sides))}"
+        return f"whole pictures at {', '.join(map(str, self.sides))}{_name_filter(self.interpolation)}"
 
 
 Views = Crop | MultiScale
+
+
+def _name_filter(interpolation: str) -> str:
+    return "" if interpolation == INTERPOLATIONS[0] else f", {interpolation}"
 
 
 def scaled_size(size: tuple[int, int], shorter: int) -> tuple[int, int]:
@@ -96,11 +105,11 @@ def require_short(picture: Image.Image, shorter: int, most: int) -> None:
         )
 
 
-def resize_shorter(picture: Image.Image, shorter: int) -> Image.Image:
-    """Scale the shorter side to `shorter`, with PIL's antialiased bilinear filter."""
+def resize_shorter(picture: Image.Image, shorter: int, interpolation: str = INTERPOLATIONS[0]) -> Image.Image:
+    """Scale the shorter side to `shorter`, with PIL's antialiased filter of that name."""
     if min(picture.size) == shorter:
         return picture
-    return picture.resize(scaled_size(picture.size, shorter), Image.Resampling.BILINEAR)
+    return picture.resize(scaled_size(picture.size, shorter), Image.Resampling[interpolation.upper()])
 
 
 class Scaled:
@@ -109,10 +118,11 @@ class Scaled:
     The whole image is scaled; only the squares are where a very long image would take much memory.
     """
 
-    def __init__(self, picture: Image.Image, shorter: int) -> None:
+    def __init__(self, picture: Image.Image, shorter: int, interpolation: str) -> None:
         self.width, self.height = scaled_size(picture.size, shorter)
         self._long = self.width * self.height > LARGEST_WHOLE
-        self._picture = picture if self._long else resize_shorter(picture, shorter)
+        self._interpolation = interpolation
+        self._picture = picture if self._long else resize_shorter(picture, shorter, interpolation)
 
     def centre(self, side: int) -> Image.Image:
         return self.cut(round((self.width - side) / 2), round((self.height - side) / 2), side)
@@ -123,4 +133,4 @@ class Scaled:
         across, down = self._picture.width / self.width, self._picture.height / self.height
         right, below = min((x + side) * across, self._picture.width), min((y + side) * down, self._picture.height)
         box = (x * across, y * down, right, below)
-        return self._picture.resize((side, side), Image.Resampling.BILINEAR, box)
+        return self._picture.resize((side, side), Image.Resampling[self._interpolation.upper()], box)

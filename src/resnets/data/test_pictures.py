@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from PIL import Image
 
+from resnets.chain import NetworkSpec
 from resnets.data.bad_images import BadImages
 from resnets.data.decode import BadImageError
 from resnets.data.files import Files, class_folders, is_number, scan
@@ -24,7 +25,6 @@ from resnets.data.test_crops import Views
 from resnets.data.transform import to_picture, to_tensor
 from resnets.errors import UserError
 from resnets.metadata import Metadata
-from resnets.spec import Spec
 
 AHEAD = 1 << 26  # bytes of decoded views that wait for a network
 
@@ -87,7 +87,7 @@ class MemoryPictures(TestPictures):
 
 
 def open_pictures(
-    folder: str, metadata: Metadata, spec: Spec, bad_images: str, warn: Callable[[str], None]
+    folder: str, metadata: Metadata, spec: NetworkSpec, bad_images: str, warn: Callable[[str], None]
 ) -> PictureFiles:
     """The pictures of a folder, or of its `val` where it has one, numbered as the weights number the classes."""
     root = Path(folder).expanduser()

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
 
+from resnets.chain import NetworkSpec
 from resnets.data import load
 from resnets.data.augment import Normalize
+from resnets.data.contrast import KINDS, read_contrast
 from resnets.data.images import SPLIT_SEED, Images
 from resnets.data.test_crops import Crop, MultiScale, TenCrop, Views
 from resnets.errors import UserError
 from resnets.metadata import Metadata, Preprocessing, parse_sides
-from resnets.spec import Spec
 from resnets.view_options import ViewOptions
 
 
 @dataclass(frozen=True)
 class Transform:
-    """A PIL image, or uint8 (C, H, W), to float32 (C, side, side): `net(net.transform(picture)[None])`."""
+    """A PIL image, or uint8 (C, H, W), to float32 (C, side, side): `net(net.transform(picture)[None])`.
+
+    Without a picture it answers with itself, so that `transform = net.transform()` works too.
+    """
 
     views: Views
     normalize: Normalize
@@ -32,7 +36,15 @@ class Transform:
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", str(self.views))
 
-    def __call__(self, picture: Image.Image | Tensor | np.ndarray[Any, Any]) -> Tensor:
+    @overload
+    def __call__(self) -> Transform: ...
+
+    @overload
+    def __call__(self, picture: Image.Image | Tensor | np.ndarray[Any, Any]) -> Tensor: ...
+
+    def __call__(self, picture: Image.Image | Tensor | np.ndarray[Any, Any] | None = None) -> Tensor | Transform:
+        if picture is None:
+            return self
         if not isinstance(picture, Image.Image):
             picture = to_picture(picture)
         view, *others = self.views.views(picture.convert("L" if self.channels == 1 else "RGB"))
@@ -47,7 +59,7 @@ class Transform:
 
 def transform_of(
     metadata: Metadata,
-    spec: Spec,
+    spec: NetworkSpec,
     *,
     views: ViewOptions | None = None,
     images: Images | None = None,
@@ -56,27 +68,34 @@ def transform_of(
 ) -> Transform:
     """The transform from a network's file, or the usual one; `views` and `per` override it."""
     usual = preprocessing_of(metadata, spec)
-    chosen = _choose_views(usual, views) if views else Crop(usual.crop, usual.resize)
+    chosen = _choose_views(usual, views or ViewOptions())
     return Transform(chosen, normalization(metadata, spec, images, per).to(device), spec.in_channels)
 
 
 def _choose_views(usual: Preprocessing, options: ViewOptions) -> Views:
     if options.multi_scale:
-        return MultiScale(options.multi_scale)
-    crop = Crop(*parse_sides(options.crop)) if options.crop else Crop(usual.crop, usual.resize)
-    return TenCrop(crop.side, crop.shorter) if options.ten_crop else crop
+        return MultiScale(options.multi_scale, usual.interpolation)
+    sides = parse_sides(options.crop) if options.crop else (usual.crop, usual.resize)
+    return (TenCrop if options.ten_crop else Crop)(*sides, usual.interpolation)
 
 
-def preprocessing_of(metadata: Metadata, spec: Spec) -> Preprocessing:
+def preprocessing_of(metadata: Metadata, spec: NetworkSpec) -> Preprocessing:
     return metadata.preprocessing or Preprocessing.usual(spec)
 
 
 def normalization(
-    metadata: Metadata, spec: Spec, images: Images | None = None, per: str | None = None, what: str = "the network"
+    metadata: Metadata,
+    spec: NetworkSpec,
+    images: Images | None = None,
+    per: str | None = None,
+    what: str = "the network",
 ) -> Normalize:
     """The normalisation of the weights, unless `per` overrides it; a mean image is that of `images`, if given."""
     known = metadata.preprocessing
     kind = per or (known.normalize if known else "channel")
+    if kind in KINDS and known:
+        shape = spec.in_channels, known.crop, known.crop
+        return read_contrast(kind, metadata.arrays, shape, metadata.origin or what)
     if kind == "channel" and per is None and (known or images is None):
         usual = preprocessing_of(metadata, spec)
         return Normalize.by_channel(usual.mean, usual.std)

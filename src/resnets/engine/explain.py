@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 import torch
 
+from resnets.chain import Chain, NetworkSpec
 from resnets.engine import device as devices
 from resnets.engine.allocator import keep_freed_memory
 from resnets.engine.memory_estimate import fastest, segments
 from resnets.engine.runners import choose_runners
 from resnets.engine.system_memory import available
 from resnets.nn import ResNet, build
-from resnets.spec import Spec
 
 
 class Line(NamedTuple):
@@ -24,7 +24,7 @@ class Line(NamedTuple):
     reason: str
 
 
-def explain(net: Spec | ResNet, batch: int, size: int | tuple[int, int] | None = None) -> Iterator[Line]:
+def explain(net: NetworkSpec | ResNet, batch: int, size: int | tuple[int, int] | None = None) -> Iterator[Line]:
     """A line for each choice, for training on batches of images of `size`.
 
     A unit that is not what the network's spec describes has the runner `plain`, and the reason says what differs.
@@ -52,6 +52,9 @@ def explain(net: Spec | ResNet, batch: int, size: int | tuple[int, int] | None =
     fits = "" if estimate.fits(room) else "; none fits"
     why = f"takes {estimate.added >> 20:,} MiB more with batches of {batch}; available: {known}{fits}"
     yield Line("memory", estimate.mode, why)
+    if isinstance(spec, Chain):
+        yield Line("layers", "plain", "PyTorch computes a network without residual units")
+        return
     if estimate.mode == "min":
         lengths = segments(spec, device.type)
         units = f"{min(lengths)} to {max(lengths)} units"

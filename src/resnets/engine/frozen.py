@@ -132,7 +132,7 @@ def freeze(net: ResNet) -> Frozen:
     hook, and without a C++ compiler, PyTorch computes layer by layer.
     """
     if not isinstance(net, ResNet):
-        raise UserError(f"freeze takes a network of this package, not {type(net).__name__}.")
+        raise UserError(f"freeze takes a residual network of this package, not {type(net).__name__}.")
     changes = find_part_changes(net)
     with torch.inference_mode(False), torch.no_grad():  # tensors of inference mode do not count their changes
         return FrozenCopy(changes.net) if changes.frame else Frozen(changes.net, changes)

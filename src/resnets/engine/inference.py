@@ -12,10 +12,10 @@ from resnets.engine.allocator import keep_freed_memory
 from resnets.engine.device import choose
 from resnets.engine.frozen import freeze
 from resnets.errors import UserError, one_of
-from resnets.nn import ResNet
+from resnets.nn import Network, ResNet
 
 ENGINES = {
-    "auto": "frozen on a CPU, plain elsewhere",
+    "auto": "frozen on a CPU for residual networks, else plain",
     "plain": "the network itself",
     "frozen": "BN folded, all layers in one call",
     "onnxruntime": "ONNX Runtime (the onnx extra)",
@@ -46,19 +46,26 @@ def choose_engine(engine: str, device: torch.device | str) -> str:
     return engine
 
 
-def inference(net: ResNet, engine: str = "auto", device: torch.device | str = "cpu") -> Runner:
+def inference(net: Network, engine: str = "auto", device: torch.device | str = "cpu") -> Runner:
     """Make a runner of the network by an engine on a device; later changes of the network do not reach it."""
     if str(device) != "auto":
         choose_engine(engine, device)  # refuse a wrong engine before a wrong device
     keep_freed_memory()
     place = choose(device)
     named = choose_engine(engine, place)
+    if named == "frozen" and not isinstance(net, ResNet):
+        if engine == "frozen":
+            raise UserError(
+                f"engine frozen computes residual units, and {net.spec.name} has none; choose engine plain."
+            )
+        named = "plain"
     return Runner(_build(net, named, place), named, place)
 
 
-def _build(net: ResNet, engine: str, device: torch.device) -> Callable[[Tensor], Tensor]:
+def _build(net: Network, engine: str, device: torch.device) -> Callable[[Tensor], Tensor]:
     match engine:
         case "frozen":
+            assert isinstance(net, ResNet)
             return freeze(net).to(device)
         case "onnxruntime":
             from resnets.engine.onnx import onnxruntime

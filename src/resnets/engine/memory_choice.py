@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import torch
 
+from resnets.chain import NetworkSpec
 from resnets.engine.memory_estimate import fastest, forecast
 from resnets.engine.system_memory import available
-from resnets.spec import Spec
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,9 @@ class MemoryChoice:
     fastest: str | None  # the fastest mode that fits, if one does
 
 
-def choose_memory(spec: Spec, batch: int, size: int | None, device: torch.device, memory: str = "auto") -> MemoryChoice:
+def choose_memory(
+    spec: NetworkSpec, batch: int, size: int | None, device: torch.device, memory: str = "auto"
+) -> MemoryChoice:
     """The named mode; `auto` is the fastest that fits, or else the one that takes least."""
     room = available(device)
     best = fastest(spec, batch, size, room, device.type)

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 import torch
 
+from resnets.chain import Chain, NetworkSpec
 from resnets.engine import MODES
 from resnets.engine.activation_memory import NetMemory, measure
+from resnets.engine.chain_memory import count_chain
 from resnets.engine.segments import Part, cut, peak
 from resnets.engine.system_memory import available, held
 from resnets.errors import UserError, one_of
@@ -46,7 +48,7 @@ class MemoryEstimate:
 
 
 def forecast(
-    spec: Spec, batch: int, size: int | tuple[int, int] | None = None, mode: str = "fast", *, device: str = "cpu"
+    spec: NetworkSpec, batch: int, size: int | tuple[int, int] | None = None, mode: str = "fast", *, device: str = "cpu"
 ) -> MemoryEstimate:
     """The peak memory of this process if it trains on batches of images of `size`, in float32."""
     if mode not in MODES:
@@ -55,6 +57,10 @@ def forecast(
     for name, number in (("batch", batch), ("size", height), ("size", width)):
         if isinstance(number, bool) or not isinstance(number, int) or number < 1:
             raise UserError(f"{name} must be a whole number of at least 1, not {number!r}.")
+    if isinstance(spec, Chain):
+        parameters, numbers = count_chain(spec, (height, width))
+        weights = 4 * _COPIES * parameters + _OBJECTS * spec.depth
+        return MemoryEstimate(mode, held(), weights, 4 * numbers * batch)
     net = measure(spec, "fast" if mode == "fast" else "lean", device)
     units = (Part(0, _cut(net)[1], 0),) if mode == "min" else net.units
     worth = _HOLES[mode]
@@ -67,10 +73,10 @@ def forecast(
 
 
 def fastest(
-    spec: Spec, batch: int, size: int | tuple[int, int] | None, room: int | None, device: str = "cpu"
+    spec: NetworkSpec, batch: int, size: int | tuple[int, int] | None, room: int | None, device: str = "cpu"
 ) -> MemoryEstimate:
     """The fastest mode that fits into `room` bytes, or else the one that takes least."""
-    for mode in MODES:
+    for mode in ("fast",) if isinstance(spec, Chain) else MODES:  # the others run residual units again
         estimate = forecast(spec, batch, size, mode, device=device)
         if estimate.fits(room):
             break

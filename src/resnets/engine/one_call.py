@@ -146,12 +146,12 @@ def _locate(parameter: nn.Parameter) -> tuple[int, torch.dtype]:
 
 def _build(net: Any, library: Functions) -> Network:
     layers = Layers(net.spec.in_channels)
-    x = _add_steps(layers, net.stem, IMAGES)
+    x = add_steps(layers, net.stem, IMAGES)
     if type(net.units) is not nn.Sequential:
         raise UnknownLayerError
     for unit in net.units:
-        x = _add_unit(layers, unit, x)
-    x = layers.mean(_add_steps(layers, net.last, x))
+        x = add_unit(layers, unit, x)
+    x = layers.mean(add_steps(layers, net.last, x))
     linear = net.classifier
     if type(linear) is not nn.Linear or linear.in_features != layers.channels[x]:
         raise UnknownLayerError
@@ -159,23 +159,23 @@ def _build(net: Any, library: Functions) -> Network:
     return Network(library, layers, scores)
 
 
-def _add_unit(layers: Layers, unit: nn.Module, x: int) -> int:
+def add_unit(layers: Layers, unit: nn.Module, x: int) -> int:
     if type(unit) is not FrozenUnit:
         raise UnknownLayerError
     if any(isinstance(m, Conv) and m.stride != (1, 1) for m in unit.modules()):
         layers.begin_segment()
-    x = _add_steps(layers, unit.shared, x)
-    h = _add_steps(layers, unit.resize, x)
+    x = add_steps(layers, unit.shared, x)
+    h = add_steps(layers, unit.resize, x)
     layers.keep(x)
     layers.keep(h)
-    r = _add_steps(layers, unit.residual, x)
+    r = add_steps(layers, unit.residual, x)
     if unit.adds and type(unit.last) is Conv:  # its ReLU comes behind the addition
         y = layers.sum(h, _add_conv(layers, unit.last, r))
         y = layers.relu(y) if unit.last.relu else y
     else:
         r = _add_step(layers, unit.last, r)
         y = _add_shortcut(layers, unit.shortcut, h, r)
-    return _add_steps(layers, unit.after, y)
+    return add_steps(layers, unit.after, y)
 
 
 def _add_shortcut(layers: Layers, shortcut: nn.Module, h: int, r: int) -> int:
@@ -191,7 +191,7 @@ def _add_shortcut(layers: Layers, shortcut: nn.Module, h: int, r: int) -> int:
     raise UnknownLayerError
 
 
-def _add_steps(layers: Layers, steps: nn.Module, x: int) -> int:
+def add_steps(layers: Layers, steps: nn.Module, x: int) -> int:
     if type(steps) is not nn.Sequential:
         raise UnknownLayerError
     for step in steps:

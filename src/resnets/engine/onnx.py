@@ -13,9 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from resnets.engine.chain_onnx import ChainGraph
 from resnets.engine.frozen import Conv, FrozenUnit, ScaleShift, freeze
 from resnets.errors import UserError
-from resnets.nn import ResNet, ShortcutModule, Unit, shortcuts
+from resnets.nn import ChainNet, Network, ResNet, ShortcutModule, Unit, shortcuts
+from resnets.nn.chain import UnevenConv
 from resnets.nn.network import check_input
 from resnets.nn.structure import SET_BY_USERS, find_change
 
@@ -32,7 +34,7 @@ def need(module: str, extra: str, purpose: str = EXPORTING) -> Any:
         raise UserError(f"{purpose} needs {module}; install it with pip install 'resnets[{extra}]'.") from None
 
 
-class Graph:
+class Graph(ChainGraph):
     """The nodes and weights of an ONNX graph; each method adds nodes and returns the name of their result."""
 
     def __init__(self, onnx: Any) -> None:
@@ -77,11 +79,22 @@ class Graph:
                 return self.scale_shift(module, x)
             case nn.ReLU():
                 return self.add("Relu", x)
-            case nn.MaxPool2d():
-                return self.add("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
+            case nn.MaxPool2d() | nn.AvgPool2d():
+                return self.pool(module, x)
             case shortcuts.Pad():
                 return self.pad(module, x)
+        result = self.write_chain_layer(module, x)
+        if result is not None:
+            return result
         raise TypeError(f"no ONNX for {type(module).__name__}")
+
+    def pool(self, pool: nn.MaxPool2d | nn.AvgPool2d, x: str) -> str:
+        sizes = [_pair(value) for value in (pool.kernel_size, pool.stride, pool.padding)]
+        how: dict[str, Any] = {"kernel_shape": sizes[0], "strides": sizes[1], "pads": sizes[2] * 2}
+        how |= {"ceil_mode": 1} if pool.ceil_mode else {}
+        if isinstance(pool, nn.MaxPool2d):
+            return self.add("MaxPool", x, **how)
+        return self.add("AveragePool", x, **how, count_include_pad=int(pool.count_include_pad))
 
     def unit(self, unit: Unit, x: str) -> str:
         x = self.steps(unit.shared, x)
@@ -98,7 +111,7 @@ class Graph:
 
     def conv(self, conv: Conv | nn.Conv2d, x: str, plus: str | None = None) -> str:
         weights = [self.constant(t) for t in (conv.weight, conv.bias) if t is not None]
-        pads = [*map(int, conv.padding)] * 2
+        pads = conv.pads[::2] + conv.pads[1::2] if isinstance(conv, UnevenConv) else [*map(int, conv.padding)] * 2
         y = self.add("Conv", x, *weights, strides=list(conv.stride), pads=pads)
         y = y if plus is None else self.add("Add", plus, y)
         return self.add("Relu", y) if isinstance(conv, Conv) and conv.relu else y
@@ -137,8 +150,12 @@ class Graph:
         return self.add("Gemm", pooled, *weights, output="scores", transB=1)
 
 
+def _pair(value: int | tuple[int, ...]) -> list[int]:
+    return [value, value] if isinstance(value, int) else list(value)
+
+
 def export(
-    net: ResNet,
+    net: Network,
     *,
     folded: bool = True,
     about: Mapping[str, str] | None = None,
@@ -155,25 +172,37 @@ def export(
             f"only the {net.spec.name} that net.spec describes can be written as ONNX, and this net was changed "
             f"({change.sentence}); torch.onnx.export can trace it."
         )
-    graph, frozen = Graph(need("onnx", extra, purpose)), freeze(net) if folded else net
+    graph, spec = Graph(need("onnx", extra, purpose)), net.spec
+    sides: list[str | int] = ["height", "width"]
     with torch.no_grad():
         x = "images"
-        for part in (frozen.stem, frozen.units, frozen.last):
-            x = graph.steps(part, x)
-        scores = graph.head(frozen.classifier, x)
-    make, spec = graph.onnx.helper, frozen.spec
+        if isinstance(net, ChainNet):
+            sides = sides if net.spec.open_size else [net.spec.input_size] * 2
+            scores = graph.chain(net, x)
+        else:
+            assert isinstance(net, ResNet)
+            frozen = freeze(net) if folded else net
+            for part in (frozen.stem, frozen.units, frozen.last):
+                x = graph.steps(part, x)
+            scores = graph.head(frozen.classifier, x)
+    make = graph.onnx.helper
     real = graph.onnx.TensorProto.FLOAT
-    images = make.make_tensor_value_info("images", real, ["batch", spec.in_channels, "height", "width"])
+    images = make.make_tensor_value_info("images", real, ["batch", spec.in_channels, *sides])
     result = make.make_tensor_value_info(scores, real, ["batch", spec.num_classes])
-    body = make.make_graph(graph.nodes, spec.name, [images], [result], graph.weights)
+    return write_model(graph, spec.name, [images], [result], about or {})
+
+
+def write_model(graph: Graph, name: str, inputs: list[Any], outputs: list[Any], about: Mapping[str, str]) -> bytes:
+    make = graph.onnx.helper
+    body = make.make_graph(graph.nodes, name, inputs, outputs, graph.weights)
     model = make.make_model(
         body, opset_imports=[make.make_opsetid("", _OPSET)], ir_version=_IR, producer_name="resnets"
     )
-    graph.onnx.helper.set_model_props(model, dict(about or {}))
+    graph.onnx.helper.set_model_props(model, dict(about))
     return model.SerializeToString()
 
 
-def onnxruntime(net: ResNet) -> Callable[[Tensor], Tensor]:
+def onnxruntime(net: Network) -> Callable[[Tensor], Tensor]:
     """The network's scores by ONNX Runtime, on as many threads as PyTorch has."""
     runtime, spec = need("onnxruntime", "onnx", _ENGINE), net.spec
     options = runtime.SessionOptions()

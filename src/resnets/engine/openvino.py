@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 from resnets.engine.onnx import export, need
-from resnets.nn import ResNet
+from resnets.nn import Network
 from resnets.nn.network import check_input
 
 _ENGINE = "the engine openvino"
 
 
-def openvino(net: ResNet) -> Callable[[Tensor], Tensor]:
+def openvino(net: Network) -> Callable[[Tensor], Tensor]:
     """The network's scores by OpenVINO, in float32 on as many threads as PyTorch has."""
     core, spec = need("openvino", "openvino", _ENGINE).Core(), net.spec
     settings = {

@@ -15,12 +15,13 @@ from torch.nn.modules import module as torch_modules
 from resnets.engine import require_mode
 from resnets.engine.memory_estimate import choose_mode, segments
 from resnets.engine.native.unit import NativeUnit
+from resnets.engine.native.units import NativeUnits, join_units
 from resnets.engine.recompute import Recompute
 from resnets.engine.runners import Choice, Ends, choose_ends, choose_runners
 from resnets.engine.threads import follow, hold
 from resnets.engine.watch import Watch
 from resnets.errors import UserError
-from resnets.nn import ResNet, Unit
+from resnets.nn import ResNet, Unit, require_units
 from resnets.nn.structure import find_change
 
 
@@ -43,6 +44,7 @@ def prepare(
     it is changed later; `choices` of the result holds the runner of each unit and the reason.
     """
     require_mode(engine, memory)
+    require_units(net, "prepare runs")
     if isinstance(net, Prepared):
         net = net.original
     if engine == "plain":
@@ -193,14 +195,14 @@ def _segments(
     Units that PyTorch runs are never run again, as they may have side effects.
     """
     if len(lengths) == 1:
-        yield partial(_run, [choice.run for choice in choices])
+        yield partial(_run, join_units([choice.run for choice in choices]))
         return
     first = 0
     for length in lengths:
         last = first + length
         for plain, group in groupby(range(first, last), key=lambda i: choices[i].runner == "plain"):
             places = list(group)
-            chain = partial(_run, [choices[i].run for i in places])
+            chain = partial(_run, join_units([choices[i].run for i in places]))
             again = not plain and places[-1] + 1 < len(choices)
             yield Recompute(chain, [units[i] for i in places]) if again else chain
         first = last
@@ -209,5 +211,5 @@ def _segments(
 def _run(runners: list[Callable[[Tensor], Tensor]], x: Tensor) -> Tensor:
     sums = None  # for the BN of the next unit, where a unit's kernels have made them
     for run in runners:
-        x, sums = run.with_sums(x, sums) if isinstance(run, NativeUnit) else (run(x), None)
+        x, sums = run.with_sums(x, sums) if isinstance(run, (NativeUnit, NativeUnits)) else (run(x), None)
     return x

@@ -19,8 +19,9 @@ from resnets.atomic import write_atomically
 from resnets.data.picture import look_at_file
 from resnets.data.test_crops import LARGEST_VIEW, Crop, require_short, resize_shorter
 from resnets.data.test_pictures import PictureViews
+from resnets.errors import UserError
 from resnets.evaluation.ensemble import Member
-from resnets.nn import ResNet
+from resnets.nn import Network, ResNet
 
 _LEAST = 256  # pixels of the drawing's shorter side
 _RAMP = np.array([(0, 0, 80), (60, 0, 160), (200, 30, 90), (250, 140, 20), (255, 250, 120)], np.float64)
@@ -28,8 +29,10 @@ _COVER = 0.65  # how much of the picture the strongest evidence hides
 _DIM = 0.35  # of the light is left where the network did not look
 
 
-def activation_map(net: ResNet, x: Tensor, label: int) -> Tensor:
+def activation_map(net: Network, x: Tensor, label: int) -> Tensor:
     """The score of a class at each place of the last map, (N, h, w); its mean is the score of the picture."""
+    if not isinstance(net, ResNet):
+        raise UserError(f"a class-activation map is drawn of residual networks, and {net.spec.name} is none.")
     training = net.training
     with torch.no_grad():
         last = net.eval().forward_features(x)
@@ -66,7 +69,7 @@ def overlay(whole: Image.Image, crop: Crop, evidence: Tensor) -> Image.Image:
     return canvas
 
 
-def draw_activation_map(out: Path, net: ResNet, member: Member, path: Path, label: int) -> None:
+def draw_activation_map(out: Path, net: Network, member: Member, path: Path, label: int) -> None:
     """Draw where in a picture the evidence for a class lies, as `member`, which runs `net`, sees it in one crop."""
     crop = member.views
     assert isinstance(crop, Crop), "other views have several maps"

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from resnets.data import open_data, parse_folder
+from resnets.data import open_labelled, parse_folder
 from resnets.data.folder import Folder
 from resnets.data.images import Images
 from resnets.data.test_pictures import MemoryPictures, TestPictures, open_pictures
@@ -20,14 +20,16 @@ from resnets.engine.device import choose
 from resnets.engine.inference import inference
 from resnets.engine.threads import Threads
 from resnets.errors import UserError
+from resnets.evaluation.detection import evaluate_detectors
 from resnets.evaluation.ensemble import Member, batches, probabilities
 from resnets.evaluation.options import EvaluateOptions, PredictOptions
 from resnets.evaluation.precise_bn import precise_bn
 from resnets.evaluation.score import Score, Tally, score_images
-from resnets.nn import ResNet
+from resnets.nn import Network
 from resnets.options import takes
 from resnets.progress import Progress, Silent
 from resnets.runs import Run
+from resnets.weights.detectors import is_detector
 from resnets.weights.models import Model, open_model
 
 Data = str | os.PathLike[str] | Images | Folder
@@ -47,8 +49,10 @@ def evaluate(
     changes: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
     warn: Callable[[str], None] = _ignore,
-) -> Score:
+) -> Any:
     """The error of a network on test images: of a set such as `cifar10`, or of a folder of class folders.
+
+    The result is a `Score`; of a detector, on pictures with boxes, a `DetectionScore`.
 
     `model` is what `load` takes, or a list of them: an ensemble, whose answers are averaged. Without `data` it is
     tested on the test images of the data that it was trained on. Folders are matched with the network's classes by
@@ -58,6 +62,11 @@ def evaluate(
     >>> score.error, score.interval, score.per_class[3].error, score.mistakes[:5]
     """
     words: Sequence[Model] = [model] if isinstance(model, str | os.PathLike | Run | nn.Module) else model
+    if any(map(is_detector, words)):
+        if changes:
+            raise UserError(f"a detector is tested as it is; leave out {', '.join(changes)}.")
+        return evaluate_detectors(words, data, options, progress or Silent(), warn)
+    options.refuse_for_classifiers()
     opened = [open_model(word, network=options.network, changes=changes, source=options.source) for word in words]
     nets = [copy.deepcopy(net) if net is word else net for net, word in zip(opened, words, strict=True)]
     require_same_classes(nets)
@@ -79,10 +88,10 @@ def evaluate(
     return score.with_context({**context, **found, "average": options.average}, nets)
 
 
-def _open_test_data(net: ResNet, data: Data | None, options: EvaluateOptions) -> tuple[Images | None, str]:
+def _open_test_data(net: Network, data: Data | None, options: EvaluateOptions) -> tuple[Images | None, str]:
     """The images of a set in memory, or None and the folder with the pictures."""
     asked: Any = options.data if data is None else data
-    what = asked if asked is not None else net.metadata.data or ("cifar10" if net.spec.stem == "cifar" else None)
+    what = asked if asked is not None else net.metadata.data or ("cifar10" if net.spec.is_small else None)
     if what is None:
         raise UserError(
             f"say what to test {net.metadata.origin} on: --data FOLDER, with a folder of pictures for each class."
@@ -93,12 +102,12 @@ def _open_test_data(net: ResNet, data: Data | None, options: EvaluateOptions) ->
         if options.normalize or options.precise_bn:
             raise UserError("--normalize and --precise-bn take statistics of training images, which a folder has not.")
         return None, folder
-    images = open_data(what, options.data_dir)
+    images = open_labelled(what, options.data_dir)
     assert isinstance(images, Images)  # folders were seen to above
     return images, images.name
 
 
-def require_same_classes(nets: Sequence[ResNet]) -> None:
+def require_same_classes(nets: Sequence[Network]) -> None:
     """Refuse to average networks whose outputs mean different classes."""
     first = nets[0]
     for other in nets[1:]:
@@ -112,7 +121,7 @@ def require_same_classes(nets: Sequence[ResNet]) -> None:
             raise UserError(f"{what[0]} and {what[1]} have different classes or class order: evaluate them separately.")
 
 
-def _require_fitting(net: ResNet, images: Images, warn: Callable[[str], None]) -> None:
+def _require_fitting(net: Network, images: Images, warn: Callable[[str], None]) -> None:
     spec = net.spec
     if images.channels != spec.in_channels:
         raise UserError(f"{images.name} has {images.channels} channels and {spec.name} reads {spec.in_channels}.")
@@ -125,7 +134,7 @@ def _require_fitting(net: ResNet, images: Images, warn: Callable[[str], None]) -
         warn(f"this {images.name} is not what {net.metadata.origin} was trained on.")
 
 
-def _score_whole(net: ResNet, images: Images, options: EvaluateOptions) -> Score:
+def _score_whole(net: Network, images: Images, options: EvaluateOptions) -> Score:
     """One view of each image of a set in memory."""
     net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     if options.precise_bn:
@@ -144,7 +153,7 @@ def _average_mirrored(scores: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     return (scores(x) + scores(x.flip(3).contiguous(memory_format=torch.channels_last))) / 2
 
 
-def _renew_statistics(net: ResNet, images: Images, options: EvaluateOptions) -> None:
+def _renew_statistics(net: Network, images: Images, options: EvaluateOptions) -> None:
     """BN's statistics from training images, on the device of the evaluation."""
     device = choose(options.device)
     normalize = transform_of(net.metadata, net.spec, images=images, per=options.normalize, device=device).normalize
@@ -154,7 +163,7 @@ def _renew_statistics(net: ResNet, images: Images, options: EvaluateOptions) -> 
 
 
 def _score_views(
-    nets: Sequence[ResNet],
+    nets: Sequence[Network],
     images: Images | None,
     folder: str,
     *,
@@ -181,7 +190,7 @@ def _score_views(
     }
 
 
-def make_member(net: ResNet, options: EvaluateOptions | PredictOptions, **normalization: Any) -> Member:
+def make_member(net: Network, options: EvaluateOptions | PredictOptions, **normalization: Any) -> Member:
     """A network that is ready to see pictures; `options` say views, engine and device."""
     net = net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     runner = inference(net, options.engine, options.device)
@@ -191,7 +200,7 @@ def make_member(net: ResNet, options: EvaluateOptions | PredictOptions, **normal
 def score_pictures(
     members: Sequence[Member],
     pictures: TestPictures,
-    net: ResNet,
+    net: Network,
     *,
     average: str = "softmax",
     advance: Callable[[int], None] = lambda steps: None,

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from PIL import Image
 
@@ -14,11 +15,13 @@ from resnets.data.picture import look_at_file, pictures_below
 from resnets.data.test_pictures import PictureViews, map_ahead, size_of_views
 from resnets.engine.threads import Threads
 from resnets.errors import UserError
+from resnets.evaluation.detection import DetectionPredictor
 from resnets.evaluation.ensemble import Member, batches, probabilities
 from resnets.evaluation.evaluate import make_member
 from resnets.evaluation.options import PredictOptions
-from resnets.nn import ResNet
+from resnets.nn import Network
 from resnets.options import takes
+from resnets.weights.detectors import is_detector
 from resnets.weights.models import Model, open_model
 from resnets.weights.pretrained import DEFAULT, index
 
@@ -41,8 +44,10 @@ class Prediction:
 
 
 @takes(PredictOptions)
-def predict(model: Model | None, pictures: Picture | Sequence[Picture], *, options: PredictOptions) -> list[Prediction]:
+def predict(model: Model | None, pictures: Picture | Sequence[Picture], *, options: PredictOptions) -> list[Any]:
     """The likeliest classes of pictures: files, folders of files, or PIL images.
+
+    The results are `Prediction`s; of a detector `DetectedObjects`.
 
     `model` is what `load` takes; None is the small network for CIFAR-10 in the package. A picture that cannot be read
     has a `fault` instead of classes.
@@ -50,16 +55,22 @@ def predict(model: Model | None, pictures: Picture | Sequence[Picture], *, optio
     >>> resnets.predict("preresnet20.cifar10", ["cat.jpg"])[0].classes[0]
     """
     given = [pictures] if isinstance(pictures, str | os.PathLike | Image.Image) else list(pictures)
-    return list(Predictor(model, options).predict(find_pictures(given)))
+    return list(open_predictor(model, options).predict(find_pictures(given)))
+
+
+def open_predictor(model: Any, options: PredictOptions) -> Predictor | DetectionPredictor:
+    """What recognises pictures, or finds objects in them if the model is a detector."""
+    return DetectionPredictor(model, options) if is_detector(model) else Predictor(model, options)
 
 
 class Predictor:
     """A network that is ready to recognise pictures."""
 
     def __init__(self, model: Model | None, options: PredictOptions) -> None:
+        options.refuse_for_classifiers()
         if model is None and DEFAULT not in index():
             raise UserError("name the network to use: --weights, with a file of weights or a run's folder.")
-        self.net: ResNet = open_model(DEFAULT if model is None else model)
+        self.net: Network = open_model(DEFAULT if model is None else model)
         self.options = options
         self.threads = Threads(options.threads)
         self.member: Member = make_member(self.net, options)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from resnets.nn import ResNet
+from resnets.nn import Network
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Score:
     mistakes: tuple[Mistake, ...] = field(default=(), compare=False, repr=False)
     classes: tuple[str, ...] = field(default=(), compare=False, repr=False)
     context: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)  # network, data, views, engine
-    models: tuple[ResNet, ...] = field(default=(), compare=False, repr=False)  # that were evaluated
+    models: tuple[Network, ...] = field(default=(), compare=False, repr=False)  # that were evaluated
 
     @property
     def error(self) -> float:
@@ -82,7 +82,7 @@ class Score:
         names = self.classes or tuple(map(str, range(len(counts))))
         return tuple(ClassScore(*row) for row in zip(names, counts.tolist(), (counts - right).tolist(), strict=True))
 
-    def with_context(self, context: Mapping[str, Any], models: Sequence[ResNet] = ()) -> Score:
+    def with_context(self, context: Mapping[str, Any], models: Sequence[Network] = ()) -> Score:
         return replace(self, context=context, models=tuple(models))
 
     def to_dict(self) -> dict[str, Any]:

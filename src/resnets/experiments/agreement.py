@@ -22,6 +22,9 @@ _PAPER_RUNS = 5  # of which the papers report the median
 class Agreement:
     word: str
     why: str
+    same: int = 0  # rows in the paper's order with this one, in the contrary order, and too close to tell
+    contrary: int = 0
+    unclear: int = 0
 
 
 def find_agreement(cell: Cell, experiment: Experiment, found: Outcomes) -> Agreement | None:
@@ -48,6 +51,8 @@ def _compare_value(row: Row, theirs: float, mean: float | None, found: Outcomes)
     why = f"{abs(difference):.2f} points {'above' if difference > 0 else 'below'} the paper's"
     noise = found.spread("error")
     if noise is None:
+        if one.intervals and one.intervals[0][0] <= theirs <= one.intervals[0][1]:
+            return Agreement(AGREES, f"{why}, which lies in the 95 % interval over test images")
         return Agreement(UNDECIDED, f"{why}; no row has two seeds to estimate the spread")
     beyond = found.sign(difference, 1 / len(values) + 1 / _PAPER_RUNS, "error")
     return Agreement(AGAINST if beyond else AGREES, f"{why}; seeds' spread {noise.std:.2g}")
@@ -69,7 +74,7 @@ def _compare_order(cell: Cell, experiment: Experiment, found: Outcomes) -> Agree
         word = AGREES if not contrary and same >= unclear else PARTLY
     why = [f"same order as the paper against {same} of {len(signs)} rows"]
     why += [f"contrary order against {contrary}"] * bool(contrary) + [f"{unclear} within noise"] * bool(unclear)
-    return Agreement(word, ", ".join(why))
+    return Agreement(word, ", ".join(why), same, contrary, unclear)
 
 
 def _find_peers(cell: Cell, experiment: Experiment, found: Outcomes) -> list[tuple[int, Row]]:

@@ -23,19 +23,22 @@ _TESTING = 1 / 3  # of a training step, for as many images
 
 
 def estimate_row(row: RowEstimate, estimator: Estimator) -> RowEstimate:
-    """Add the time and memory of the runs that are left."""
+    """Add the time and memory of the runs that are left; those that a row learns from or begins with take time too."""
     job, runs, device = row.job, len(row.seeds), estimator.device
     found = estimator.estimate(job.spec, job.recipe, job.side)
     memory, step = found.memory, found.step
+    before = [estimate_row(RowEstimate(one, row.seeds, ()), estimator) for one in job.before]
     advice = f"--memory {memory.fastest}" if memory.fastest else "a machine with more memory"
     row = replace(row, fits=memory.fits, memory=memory.added, mode=memory.mode, advice=advice)
     if step is None:
         return row
-    row = replace(row, seconds=runs * _add_tests(job, device, step.wall))
+    seconds = runs * _add_tests(job, device, step.wall) + sum(one.seconds for one in before)
+    row = replace(row, seconds=seconds)
     if device.type != "cpu":
         return row
     busy = step.wall * torch.get_num_threads() / step.work
-    return replace(row, cpu_seconds=runs * _add_tests(job, device, step.work, cores=1), busy=busy)
+    work = runs * _add_tests(job, device, step.work, cores=1) + sum(one.cpu_seconds or 0.0 for one in before)
+    return replace(row, cpu_seconds=work, busy=busy)
 
 
 def _add_tests(job: Job, device: torch.device, step: float, cores: int | None = None) -> float:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 from resnets.experiments.outcomes import METRICS, Outcome, Outcomes
 from resnets.papers.rows import Row
@@ -24,6 +24,7 @@ class Verdict:
     text: str  # what the paper observed
     verdict: str
     why: str
+    budget: str = ""  # whose rows decided it, where several were asked
 
 
 @dataclass(frozen=True)
@@ -164,3 +165,25 @@ def judge(observation: Observation, found: Outcomes) -> Verdict:
 def judge_all(found: Outcomes) -> list[Verdict]:
     """All seven, from the rows of one budget."""
     return [judge(observation, found) for observation in OBSERVATIONS]
+
+
+def judge_best(found: Mapping[str, Outcomes]) -> list[Verdict]:
+    """Each observation by the first budget that has all its rows; `found` has the best budget first.
+
+    What the later budgets say is added to the reason.
+    """
+    return [_judge_best(observation, found) for observation in OBSERVATIONS]
+
+
+def _judge_best(observation: Observation, found: Mapping[str, Outcomes]) -> Verdict:
+    judged = {
+        budget: judge(observation, of)
+        for budget, of in found.items()
+        if all(row.name in of for row in observation.rows)
+    }
+    if not judged:
+        rows = ", ".join(row.name for row in observation.rows)
+        return Verdict(observation.number, observation.text, UNDECIDED, f"no budget has results of all of {rows}")
+    (best, verdict), *others = judged.items()
+    besides = "".join(f"; budget {budget}: {other.verdict}" for budget, other in others)
+    return replace(verdict, why=verdict.why + besides, budget=best)

@@ -27,6 +27,11 @@ class ReproduceOptions(Options):
     imagenet: str | None = option(
         None, "ImageNet's folder, with train and val, for the rows on ImageNet", metavar="DIR"
     )
+    voc: str | None = option(None, "VOC's folder, for detection: VOC2012, or VOCdevkit", metavar="DIR")
+    coco: str | None = option(None, "COCO's folder, for detection, with annotations and pictures", metavar="DIR")
+    backbones: str | None = option(
+        None, "folder with weights for detection: resnet101.safetensors, vgg16.pth", metavar="DIR"
+    )
     bad_images: str = option("error", "images that cannot be decoded", choices=("error", "skip"), metavar="POLICY")
     device: str = option("auto", DEVICE)
     engine: str = option("auto", "how units are computed", choices=ENGINES)

@@ -11,13 +11,14 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
+from resnets.chain import Chain, NetworkSpec
 from resnets.data.folder import IMAGENET_CLASSES, Folder, open_folder
 from resnets.errors import UserError, one_of
 from resnets.experiments.budgets import CLASSES, PAPER_BATCH, Budget, Scale
+from resnets.other_systems import OTHERS
 from resnets.papers.rows import Experiment, Row
 from resnets.papers.tables import EXPERIMENTS, list_protocols
-from resnets.recipe import RECIPES, Recipe, iterations
-from resnets.spec import Spec
+from resnets.recipe import RECIPES, Recipe, iterations, parse_init
 from resnets.zoo import spec_of
 
 CIFAR_IMAGES, CIFAR_TESTED, CIFAR_SIDE = 50_000, 10_000, 32
@@ -51,11 +52,25 @@ class Job:
 
     row: Row
     budget: Budget
-    spec: Spec
+    spec: NetworkSpec
     recipe: Recipe
     source: Source
     seeds: tuple[int, ...]
     scaled: tuple[str, ...]
+    teacher: Job | None = None  # whose run it learns from
+    begins: Job | None = None  # with whose weights it begins
+
+    @property
+    def before(self) -> tuple[Job, ...]:
+        """What must have been trained before it, each once and alone: what these need is in the list too."""
+        needed = [job for job in (self.teacher, self.begins) if job is not None]
+        alone = [dataclasses.replace(job, teacher=None, begins=None) for job in needed]
+        return tuple(dict.fromkeys([*(one for job in needed for one in job.before), *alone]))
+
+    @property
+    def own_side(self) -> int:
+        """The side of the images that the network's authors train it on."""
+        return spec_of(self.row.network).input_size
 
     @property
     def steps(self) -> int:
@@ -120,6 +135,11 @@ class Plan:
 def find_experiments(names: Sequence[str]) -> list[Experiment]:
     """The named experiments, each once; `all` are all."""
     for name in names:
+        if name == "detection":
+            raise UserError(
+                "detection has tables of its own: `resnets reproduce detection`, in Python "
+                "resnets.experiments.detection.reproduce_detection."
+            )
         if name not in EXPERIMENTS and name != "all":
             raise one_of("experiment", name, [*EXPERIMENTS, "all"])
     if not names:
@@ -175,17 +195,23 @@ def make_jobs(
 
 def make_job(row: Row, budget: Budget, seeds: int | None = None, imagenet: Folder | None = None) -> Job:
     paper = spec_of(row.network, **dict(row.changes), num_classes=CLASSES[row.data])
+    before = {
+        name: make_job(needed, budget, seeds, imagenet)
+        for name, needed in (("teacher", row.teacher), ("begins", row.begins))
+        if needed is not None
+    }
     if row.data == "imagenet":
         assert imagenet is not None
         scale = budget.imagenet
         folder = _keep_classes(imagenet, scale.classes) if scale.classes else imagenet
-        source = Source(row.data, scale.side, folder=folder)
+        side = scale.side and round(scale.side * paper.input_size / IMAGENET_SIDE)
+        source = Source(row.data, side, folder=folder)
         classes = folder.num_classes
     else:
         scale = next(s for s in budget.scales if s.layers is None or paper.depth <= s.layers)
         source = Source(budget.data or row.data, scale.side, scale.tested)
         classes = CLASSES["cifar10" if budget.data else row.data]  # procedural images have as many as CIFAR-10
-    spec = dataclasses.replace(_scale_network(paper, scale), num_classes=classes)
+    spec = dataclasses.replace(_scale_network(paper, scale, source.side), num_classes=classes)
     recipe = _scale_recipe(row, scale, source, budget)
     count = seeds or scale.seeds or budget.seeds
     scaled = (
@@ -193,7 +219,7 @@ def make_job(row: Row, budget: Budget, seeds: int | None = None, imagenet: Folde
         *_describe_network(paper, spec),
         *_describe_recipe(RECIPES[row.recipe], recipe),
     )
-    return Job(row, budget, spec, recipe, source, tuple(range(count)), scaled)
+    return Job(row, budget, spec, recipe, source, tuple(range(count)), scaled, **before)
 
 
 @lru_cache  # one folder for all rows
@@ -201,7 +227,17 @@ def _keep_classes(folder: Folder, count: int) -> Folder:
     return folder.some_classes(count)
 
 
-def _scale_network(paper: Spec, scale: Scale) -> Spec:
+def _scale_network(paper: NetworkSpec, scale: Scale, side: int | None) -> NetworkSpec:
+    """Fewer units and filters; fully connected layers for maps of images of `side`.
+
+    Auxiliary heads are left out where such images leave too few pixels for them.
+    """
+    if isinstance(paper, Chain):
+        thin = paper.thin(scale.thinner)
+        try:
+            return dataclasses.replace(thin, input_size=side or paper.input_size)
+        except UserError:
+            return dataclasses.replace(thin, input_size=side or paper.input_size, aux=False)
     blocks = tuple(min(n, scale.units or n) for n in paper.blocks)
     return dataclasses.replace(paper, blocks=blocks, widths=tuple(w // scale.thinner for w in paper.widths))
 
@@ -210,19 +246,25 @@ def _scale_recipe(row: Row, scale: Scale, source: Source, budget: Budget) -> Rec
     base = RECIPES[row.recipe]
     paper = dataclasses.replace(base, validation=row.validation * source.images // CIFAR_IMAGES)
     batch = (scale.batch or PAPER_BATCH) / PAPER_BATCH
+    if row.network in OTHERS:  # of their own sizes, up to 1,600: none is larger than those of residual networks
+        batch *= min(1.0, 2 * PAPER_BATCH / base.batch) if scale.batch else 1.0
     short = dataclasses.replace(
         paper,
         batch=round(base.batch * batch),
         lr=base.lr * batch,  # in proportion, as smaller batches are noisier
         micro_batch=round(base.micro_batch * batch),
     )
-    if scale.side and source.folder:
-        short = dataclasses.replace(short, side=scale.side)  # the sizes to crop from are in proportion
+    if source.side and source.folder:
+        short = dataclasses.replace(short, side=source.side)  # the sizes to crop from are in proportion
     elif scale.side:
         short = dataclasses.replace(short, pad=round(base.pad * scale.side / CIFAR_SIDE))
+    kind, number = parse_init(base.init)
+    if kind in ("gaussian", "uniform") and scale.thinner > 1:  # so that the fewer inputs of a layer sum up to as much
+        short = dataclasses.replace(short, init=f"{kind}:{number * scale.thinner**0.5:.4g}")
     if scale.iterations:
         short = dataclasses.replace(short, **_shorten(base, scale.iterations))
-    short = dataclasses.replace(short, **dict(scale.recipe))
+    if row.network not in OTHERS:  # whose recipes have no warm-up
+        short = dataclasses.replace(short, **dict(scale.recipe))
     return paper if short == paper else dataclasses.replace(short, name=f"{base.name}-{budget.name}")
 
 
@@ -234,8 +276,14 @@ def _shorten(base: Recipe, steps: int) -> dict[str, Any]:
         share = iterations(span, CIFAR_IMAGES, base.batch) / whole
         return max(round(share * steps), 1 if share else 0)
 
-    milestones = ",".join(f"{scale(span)}it" for span in base.milestone_spans)
-    return {"length": f"{steps}it", "warmup": f"{scale(base.warmup)}it", "milestones": milestones}
+    factors = [part.partition(":")[2] for part in base.milestones.split(",")]
+    milestones = [f"{scale(span)}it" for span in base.milestone_spans]
+    written = ",".join(f"{m}:{f}" if f else m for m, f in zip(milestones, factors, strict=False))
+    short = {"length": f"{steps}it", "warmup": f"{scale(base.warmup)}it", "milestones": written}
+    for field in ("momentum_ramp", "distill"):  # as 0.65@250ep
+        number, _, span = getattr(base, field).partition("@")
+        short |= {field: f"{number}@{scale(span)}it"} if span else {}
+    return {**short, "aux_length": f"{scale(base.aux_length)}it"} if base.aux_length else short
 
 
 # --- what was scaled --------------------------------------------------------------------------
@@ -245,14 +293,14 @@ def _describe_data(row: Row, source: Source) -> Iterable[str]:
     if source.name != row.data:
         yield f"{source.name} for {row.data}"
     if source.folder:
-        yield from _describe_imagenet(source)
+        yield from _describe_imagenet(source, spec_of(row.network).input_size)
     elif source.side:
         yield f"images {source.side}x{source.side}"
     if source.tested:
         yield f"{source.tested:,} test images"
 
 
-def _describe_imagenet(source: Source) -> Iterable[str]:
+def _describe_imagenet(source: Source, own: int) -> Iterable[str]:
     assert source.folder is not None
     if source.folder.num_classes != IMAGENET_CLASSES:
         yield f"{source.folder.num_classes} of {IMAGENET_CLASSES} classes"
@@ -261,14 +309,27 @@ def _describe_imagenet(source: Source) -> Iterable[str]:
     if source.test_images != IMAGENET_TESTED:
         yield f"{source.test_images:,} of {IMAGENET_TESTED:,} test images"
     if source.side:
-        yield f"crops of {source.side} for {IMAGENET_SIDE} (others in proportion)"
+        yield f"crops of {source.side} for {own} (others in proportion)"
 
 
-def _describe_network(paper: Spec, spec: Spec) -> Iterable[str]:
+def _describe_network(paper: NetworkSpec, spec: NetworkSpec) -> Iterable[str]:
+    if isinstance(paper, Chain) or isinstance(spec, Chain):
+        yield from _describe_chain(paper, spec)
+        return
     if spec.depth != paper.depth:
         yield f"{spec.depth} of {paper.depth} layers"
     if spec.widths != paper.widths:
         yield f"widths {','.join(map(str, spec.widths))}"
+
+
+def _describe_chain(paper: NetworkSpec, spec: NetworkSpec) -> Iterable[str]:
+    assert isinstance(paper, Chain)
+    assert isinstance(spec, Chain)
+    if spec.rows != paper.rows:
+        divisor = next(n for n in range(2, 100) if paper.thin(n).rows == spec.rows)
+        yield f"1/{divisor} of the filters"
+    if spec.aux != paper.aux:
+        yield "no auxiliary heads"
 
 
 def _describe_recipe(paper: Recipe, ours: Recipe) -> Iterable[str]:
@@ -277,6 +338,6 @@ def _describe_recipe(paper: Recipe, ours: Recipe) -> Iterable[str]:
     if ours.sizes:
         first, *later = ours.size_steps
         yield ", ".join([f"images {first[0]}x{first[0]}", *(f"{side}x{side} from {at:.0%} on" for side, at in later)])
-    for field in ("batch", "lr", "pad", "warmup", "milestones"):
+    for field in ("batch", "lr", "pad", "warmup", "milestones", "init"):
         if (value := getattr(ours, field)) != getattr(paper, field):
             yield f"{field} {value or 'none'}"

@@ -20,6 +20,7 @@ from resnets.weights.models import open_model
 
 PROTOCOLS: dict[str, Views] = {
     "224 crop": Crop(224, 256),
+    "299 crop": Crop(299, 342),
     "320 crop": Crop(320, 320),
     "10 crops": TenCrop(224, 256),
     "5 scales": MultiScale(),
@@ -27,11 +28,11 @@ PROTOCOLS: dict[str, Views] = {
 _WIDER = 4 / 3  # the usual longer side of a picture over its shorter one
 
 
-def scale_views(test: str, side: int) -> Views:
-    """The crops of a test, for a net that was trained on crops of `side`."""
+def scale_views(test: str, side: int, own: int = IMAGENET_SIDE) -> Views:
+    """The crops of a test, for a net that was trained on crops of `side` where its authors had `own`."""
 
     def scale(pixels: int) -> int:
-        return round(pixels * side / IMAGENET_SIDE)
+        return round(pixels * side / own)
 
     paper = PROTOCOLS[test]
     if isinstance(paper, MultiScale):
@@ -57,7 +58,7 @@ def test_run(
     runner = inference(net, engine, device)
     usual = transform_of(net.metadata, net.spec, device=runner.device)
     for test in job.tests:
-        member = Member(runner, dataclasses.replace(usual, views=scale_views(test, job.side)))
+        member = Member(runner, dataclasses.replace(usual, views=scale_views(test, job.side, job.own_side)))
         with progress.task(f"testing by {member.views}", pictures.count) as advance:
             found[test] = score_pictures([member], pictures, net, advance=advance).to_dict()
     return found

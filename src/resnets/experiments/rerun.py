@@ -5,6 +5,7 @@ torch is imported when something is trained.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from resnets.errors import DivergedError, UserError, one_of
 from resnets.experiments.options import RerunOptions
 from resnets.options import takes
 from resnets.runs import RunKey
+
+_NAME = re.compile(r"(.+?)(?:@([0-9]{1,5}))?(?:/([0-9]{1,7}))?")  # as `load_resized` names sets: cifar10@16/2000
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,12 @@ def rerun(file: str | Path, *, options: RerunOptions) -> list[Repeat]:
     """
     path = Path(file)
     result = records.RERUN.read(path)
+    for field, what in (("teacher", "learned from a teacher"), ("weights", "began with weights")):
+        if result.get(field):
+            raise UserError(
+                f"{path} {what} that the file does not hold; `resnets reproduce EXPERIMENT --rows ROW --out DIR` "
+                "trains both."
+            )
     seeds = {run["seed"]: run for run in result["runs"]}
     chosen = options.seeds or tuple(seeds)
     for seed in chosen:
@@ -54,13 +63,11 @@ def rerun(file: str | Path, *, options: RerunOptions) -> list[Repeat]:
 
 def _load(path: Path, result: dict[str, Any], folder: str | None) -> Any:
     """The images that the file names, as they were: a set, perhaps scaled, perhaps with fewer test images."""
-    from resnets.data.resized import keep_first_tests, load_resized
+    from resnets.data.resized import load_resized
 
-    name, _, side = result["data"]["name"].partition("@")
-    images = load_resized(name, int(side) if side.isdecimal() else None, dir=folder)
-    tested = max((score["images"] for run in result["runs"] if (score := run["result"].get("test"))), default=0)
-    if 0 < tested < len(images.test_labels):
-        images = keep_first_tests(images, tested)
+    match = _NAME.fullmatch(result["data"]["name"])
+    name, side, tests = match.groups() if match else (result["data"]["name"], None, None)
+    images = load_resized(name, int(side) if side else None, int(tests) if tests else None, dir=folder)
     if images.digest != result["data"]["digest"]:
         raise UserError(f"{path} was trained on other images of {name}: their hash differs from that of the data here.")
     return images

@@ -61,8 +61,15 @@ def _describe_run(run: Run) -> dict[str, Any]:
         "seed": run.identity.seed,
         "result": run.result,
         **run.origin,
-        "curves": {kind: [list(axis) for axis in _thin(*points)] for kind, points in run.curves.items()},
+        "curves": {kind: [list(axis) for axis in _thin(*points)] for kind, points in _list_curves(run).items()},
     }
+
+
+def _list_curves(run: Run) -> dict[str, tuple[list[int], list[float]]]:
+    """The curves of a run; of several epochs the training error is that of whole epochs, which no noise of a few
+    batches hides."""
+    found, epochs = run.curves, run.epochs
+    return {**found, "training": epochs} if len(epochs[0]) > 1 else found
 
 
 def _thin(steps: list[int], values: list[float]) -> tuple[list[int], list[float]]:

@@ -16,8 +16,10 @@ from resnets.experiments.options import ReproduceOptions
 from resnets.experiments.plan import Job, Source
 from resnets.experiments.protocols import test_run
 from resnets.experiments.results import FailedRun, RowFile
+from resnets.nn import require_units
 from resnets.progress import Console, Silent
 from resnets.runs import Run
+from resnets.spec import Spec
 from resnets.training.progress import warn
 from resnets.training.session import train
 from resnets.weights.models import open_model
@@ -46,36 +48,49 @@ class Runner:
     def run(self, job: Job, seed: int) -> Path:
         """Train, test as the tables ask for, and write the results. That a net diverges is a result too."""
         row, images, options = RowFile(self.folder, job), self.load(job.source), self.options
+        before = {}
+        if job.teacher is not None:
+            before["teacher"] = str(self._train(job.teacher, seed).path)
+        if job.begins is not None:
+            before["weights"] = str(self._train(job.begins, seed, **before).path)
         try:
-            run = train(
-                job.spec,
-                images,
-                job.recipe,
-                seed=seed,
-                out=options.out,
-                curve=job.budget.curve,
-                test=job.row.split == "test",
-                log_every=-(-job.steps // _LOGGED),
-                device=options.device,
-                engine=options.engine,
-                memory=options.memory,
-                threads=options.threads,
-                quiet=self.quiet,
-                bad_images=options.bad_images,
-                **self.training,
-            )
+            run = self._train(job, seed, **before)
         except DivergedError as error:
             return row.add(FailedRun(error.path, error.why))
-        measured: dict[str, Any] = {"signal": self._measure_signal(job, run)}
+        measured: dict[str, Any] = {}
+        if isinstance(job.spec, Spec):  # others have no units whose signal could be measured
+            measured["signal"] = self._measure_signal(job, run)
         if isinstance(images, Folder):
             shown, bad = Silent() if self.quiet else Console(), BadImages(options.bad_images, warn)
             engine = "plain" if options.engine == "plain" else "auto"  # engines of training cannot test
             measured["tests"] = test_run(run, images, job, options.device, engine, bad=bad, progress=shown)
         return row.add(run, **measured)
 
+    def _train(self, job: Job, seed: int, **before: Any) -> Run:
+        """Train a job, or find it finished; `before` names the runs that it learns from or begins with."""
+        options, residual = self.options, isinstance(job.spec, Spec)
+        return train(
+            job.spec,
+            self.load(job.source),
+            job.recipe,
+            seed=seed,
+            out=options.out,
+            curve=job.budget.curve and not job.recipe.hint,
+            test=job.row.split == "test",
+            log_every=-(-job.steps // _LOGGED),
+            device=options.device,
+            engine=options.engine if residual else "auto",
+            memory=options.memory if residual else "auto",
+            threads=options.threads,
+            quiet=self.quiet,
+            bad_images=options.bad_images,
+            **before,
+            **self.training,
+        )
+
     def _measure_signal(self, job: Job, run: Run) -> dict[str, list[float]]:
         x = sample_training_images(self.load(job.source), job.recipe, job.side, _MEASURED)
-        return measure_signal(open_model(run), x)
+        return measure_signal(require_units(open_model(run), "the signal is measured along"), x)
 
     def measure_responses(self, job: Job, seed: int, run: Run) -> Path:
         """Add the responses to a result that lacks them. The rest of the signal must be as it was written then."""

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from resnets.chain import Chain, NetworkSpec
 from resnets.differences import join_settings, write_value
 from resnets.errors import UserError, shown
 from resnets.experiments.options import SweepOptions
@@ -135,7 +136,7 @@ class ConsoleSweepWatcher(SweepWatcher):
 
 
 def plan_sweep(
-    model: str | Spec, options: SweepOptions, seed: int = 0, keywords: Mapping[str, Any] | None = None
+    model: str | NetworkSpec, options: SweepOptions, seed: int = 0, keywords: Mapping[str, Any] | None = None
 ) -> tuple[Trial, ...]:
     """The trials of a sweep, seeds last. Refuses a value that no network or recipe takes."""
     values = [[_parse(name, value) for value in given] for name, given in options.vary]
@@ -168,7 +169,7 @@ def _parse(name: str, value: Any) -> tuple[str, Any]:
         raise UserError(f"vary {name}={value}: {str(error).rstrip('.')}.") from None
 
 
-def _check(model: str | Spec, keywords: Mapping[str, Any]) -> None:
+def _check(model: str | NetworkSpec, keywords: Mapping[str, Any]) -> None:
     """Refuse what `train` would refuse, before the first run."""
     named = {name: value for name, value in keywords.items() if name not in ("network", "callbacks", "options")}
     options, changes, fields = split_keywords(named, TrainOptions, Recipe, NetworkOptions)
@@ -185,7 +186,7 @@ def _check(model: str | Spec, keywords: Mapping[str, Any]) -> None:
 
 
 def sweep(
-    model: str | Spec,
+    model: str | NetworkSpec,
     vary: Mapping[str, Sequence[Any]] | Sequence[Any] = (),
     *,
     watcher: SweepWatcher | None = None,
@@ -210,7 +211,7 @@ def sweep(
 
 
 def _train_here(
-    model: str | Spec, trials: Sequence[Trial], keywords: Mapping[str, Any], watcher: SweepWatcher
+    model: str | NetworkSpec, trials: Sequence[Trial], keywords: Mapping[str, Any], watcher: SweepWatcher
 ) -> tuple[Trial, ...]:
     """One after the other, in this process."""
     from resnets.training.session import train  # imports torch
@@ -228,10 +229,10 @@ def _train_here(
 
 
 def _train_in_processes(
-    model: str | Spec, trials: Sequence[Trial], jobs: int, keywords: Mapping[str, Any], watcher: SweepWatcher
+    model: str | NetworkSpec, trials: Sequence[Trial], jobs: int, keywords: Mapping[str, Any], watcher: SweepWatcher
 ) -> tuple[Trial, ...]:
     """`jobs` at a time. After Ctrl-C none begins, and those that run end after their step."""
-    named = model.to_dict() if isinstance(model, Spec) else model
+    named = model.to_dict() if isinstance(model, Spec | Chain) else model
     base = _plain({"model": named, "argv": sys.argv, "imports": IMPORTED, "jobs": min(jobs, len(trials))})
     waiting = list(enumerate(trials, 1))
     running: dict[int, subprocess.Popen[str]] = {}

@@ -15,9 +15,9 @@ import json
 import sys
 from typing import Any
 
+from resnets.chain import parse_network
 from resnets.errors import UserError, describe_out_of_memory, is_out_of_memory
 from resnets.recipe import Recipe
-from resnets.spec import Spec
 from resnets.user_code import import_file
 
 
@@ -31,7 +31,7 @@ def run_job(job: dict[str, Any]) -> dict[str, str]:
     sys.argv = job["argv"]  # the command of the user, for the config.json of the run
     for file in job["imports"]:
         import_file(file)
-    model = Spec.from_dict(job["model"]) if isinstance(job["model"], dict) else job["model"]
+    model = parse_network(job["model"]) if isinstance(job["model"], dict) else job["model"]
     keywords = job["keywords"]
     if isinstance(recipe := keywords.get("recipe"), dict):
         keywords["recipe"] = Recipe(**recipe["recipe"])

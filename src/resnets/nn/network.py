@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import overload
 
 import torch
-import torch.fx
 from torch import Tensor, nn
 
+from resnets.chain import Chain, require_residual
 from resnets.errors import UserError
-from resnets.metadata import Metadata
 from resnets.nn import shortcuts
+from resnets.nn.base import Network, check_input
+from resnets.nn.chain import ChainNet, initialize_chain
 from resnets.nn.unit import Unit, activation
 from resnets.spec import Spec
 from resnets.unit_spec import ORDERS
 
-if TYPE_CHECKING:
-    from resnets.data.transform import Transform
+__all__ = ["ChainNet", "ResNet", "build", "check_input", "describe", "initialize", "renew_shortcuts", "require_units"]
 
 
 class Stem(nn.Sequential):
@@ -37,28 +37,25 @@ class Stem(nn.Sequential):
             self.add_module("pool", nn.MaxPool2d(3, 2, 1))
 
 
-def check_input(spec: Spec, x: Tensor) -> Tensor:
-    """x, unless the network cannot read it."""
-    if isinstance(x, torch.fx.Proxy):  # the network is being traced, and there is no shape yet
-        return x
-    if not isinstance(x, Tensor):
-        raise UserError(f"{spec.name} reads a torch tensor, not {type(x).__name__}.")
-    spec.check_images(x.shape)
-    return x
-
-
-class ResNet(nn.Module):
+class ResNet(Network):
     """A network of the papers, as its spec says.
 
     `units` is flat, so that its index is the papers' l. In pre-activation nets the activation that the
     first unit would have applied stands in the stem, and the one that a next unit would have applied
     closes the net (`last`).
+
+    >>> import torch
+    >>> net = resnets.create("preresnet20", seed=0).eval()
+    >>> net(torch.zeros(1, 3, 32, 32)).shape
+    torch.Size([1, 10])
+    >>> len(list(net.forward_units(torch.zeros(1, 3, 32, 32))))  # x_0 ... x_L
+    10
     """
 
+    spec: Spec
+
     def __init__(self, spec: Spec) -> None:
-        super().__init__()
-        self.spec = spec
-        self.metadata = Metadata()  # of a file that it was loaded from
+        super().__init__(spec)
         self.stem = Stem(spec)
         self.units = nn.Sequential(*map(Unit, spec.units()))
         channels = spec.widths[-1] * spec.expansion
@@ -70,18 +67,6 @@ class ResNet(nn.Module):
         """The units of each map size."""
         units = iter(self.units)
         return tuple(tuple(next(units) for _ in range(n)) for n in self.spec.blocks)  # type: ignore[misc]
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        """The names of the classes, in the order of the scores; empty where they are not known."""
-        return self.metadata.classes
-
-    @property
-    def transform(self) -> Transform:
-        """What turns a picture (PIL, or a uint8 tensor) into what this network reads in testing."""
-        from resnets.data.transform import transform_of
-
-        return transform_of(self.metadata, self.spec)
 
     @property
     def original(self) -> ResNet:
@@ -106,8 +91,21 @@ class ResNet(nn.Module):
             maps.append(unit(maps[-1]))
         return maps
 
-    def extra_repr(self) -> str:
-        return self.spec.name
+    def forward_stages(self, x: Tensor) -> list[Tensor]:
+        """What the last unit of each stage leaves, from the largest map to the smallest.
+
+        In a pre-activation network these are sums, to which `net.last` has not been applied.
+
+        >>> net = resnets.create("resnet50")
+        >>> [tuple(map.shape[1:]) for map in net.forward_stages(torch.zeros(1, 3, 64, 64))]
+        [(256, 16, 16), (512, 8, 8), (1024, 4, 4), (2048, 2, 2)]
+        """
+        x, maps = self.stem(check_input(self.spec, x)), []
+        for stage in self.stages:
+            for unit in stage:
+                x = unit(x)
+            maps.append(x)
+        return maps
 
 
 def initialize(net: ResNet, generator: torch.Generator | None = None) -> ResNet:
@@ -154,6 +152,7 @@ def renew_shortcuts(net: ResNet, generator: torch.Generator | None = None) -> li
     return renewed
 
 
+@overload
 def build(
     spec: Spec,
     *,
@@ -161,8 +160,29 @@ def build(
     generator: torch.Generator | None = None,
     device: torch.device | str | None = None,
     dtype: torch.dtype | None = None,
-) -> ResNet:
-    """The network of a spec, initialised.
+) -> ResNet: ...
+
+
+@overload
+def build(
+    spec: Spec | Chain,
+    *,
+    seed: int | None = None,
+    generator: torch.Generator | None = None,
+    device: torch.device | str | None = None,
+    dtype: torch.dtype | None = None,
+) -> ResNet | ChainNet: ...
+
+
+def build(
+    spec: Spec | Chain,
+    *,
+    seed: int | None = None,
+    generator: torch.Generator | None = None,
+    device: torch.device | str | None = None,
+    dtype: torch.dtype | None = None,
+) -> ResNet | ChainNet:
+    """The network of a description, initialised.
 
     The random numbers are drawn on the CPU in float32 whatever device and dtype the net ends on, so that
     one seed gives one net.
@@ -171,8 +191,22 @@ def build(
         raise UserError("give seed or generator, not both.")
     if seed is not None:
         generator = torch.Generator().manual_seed(seed)
-    with torch.device("meta"):  # no default initialisation, which would draw random numbers for nothing
-        net = ResNet(spec)
+    net = describe(spec)
     if device is not None and torch.device(device).type == "meta":
         return net.to(dtype=dtype) if dtype else net
-    return initialize(net.to_empty(device="cpu"), generator).to(device=device, dtype=dtype)
+    net = net.to_empty(device="cpu")
+    made = initialize(net, generator) if isinstance(net, ResNet) else initialize_chain(net, generator)
+    return made.to(device=device, dtype=dtype)
+
+
+def describe(spec: Spec | Chain) -> ResNet | ChainNet:
+    """The network on the meta device: no default initialisation, which would draw random numbers for nothing."""
+    with torch.device("meta"):
+        return ChainNet(spec) if isinstance(spec, Chain) else ResNet(spec)
+
+
+def require_units(net: Network, what: str) -> ResNet:
+    """The net itself, if it is made of residual units; `what` needs them."""
+    require_residual(net.spec, what)
+    assert isinstance(net, ResNet)
+    return net

@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from resnets.nn import shortcuts
+from resnets.nn import chain, shortcuts
+from resnets.nn.base import Network
 from resnets.nn.conv import Subsampled
-from resnets.nn.network import ResNet, Stem
+from resnets.nn.network import ResNet, Stem, describe
 from resnets.nn.unit import Residual, Unit
 from resnets.spec import Spec
 from resnets.unit_spec import UnitSpec
@@ -38,6 +39,8 @@ _LAYERS = (
     *(Subsampled, Stem, Residual, Unit, ResNet),
     *(shortcuts.Identity, shortcuts.Scale, shortcuts.ExclusiveGate, shortcuts.ShortcutGate, shortcuts.Gate),
     *(shortcuts.Dropout, shortcuts.Plain, shortcuts.Pad),
+    *(chain.ChainNet, *chain.LAYERS, nn.ELU, nn.PReLU, nn.Dropout, nn.LocalResponseNorm),
+    *(nn.AvgPool2d, nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool2d),
 )
 _SETTINGS = (bool, int, float, str, tuple)  # of a user's own module, in which an edit is seen
 _FORWARDS = {kind: kind.forward for kind in _LAYERS}
@@ -79,10 +82,9 @@ def find_part_changes(net: ResNet) -> PartChanges:
     return PartChanges(net, None, stem, units)
 
 
-def find_change(net: ResNet, *, hooks: bool = False, ignore: Collection[str] = ("momentum",)) -> NetChange | None:
+def find_change(net: Network, *, hooks: bool = False, ignore: Collection[str] = ("momentum",)) -> NetChange | None:
     """Compare a whole net with its spec; `ignore` names settings of BN that may differ."""
-    with torch.device("meta"):
-        described = ResNet(net.spec)
+    described = describe(net.spec)
     sentence = next(changes(net.original, described, hooks=hooks, ignore=ignore), None)
     own, theirs = ({name: tensor.shape for name, tensor in n.state_dict().items()} for n in (net, described))
     tensors = tuple(name for name in {**theirs, **own} if theirs.get(name) != own.get(name))
@@ -115,7 +117,7 @@ def changes(
     module: nn.Module, described: nn.Module, name: str = "", *, hooks: bool, ignore: Collection[str] = ()
 ) -> Iterator[str]:
     """Sentences that say where and how a module differs from the one that is described."""
-    what = name or ("the net" if isinstance(described, ResNet) else "the unit")
+    what = name or ("the net" if isinstance(described, Network) else "the unit")
     yield from _own_changes(module, described, what, hooks=hooks, ignore=ignore)
     own, theirs = module._modules, described._modules
     if list(own) != list(theirs):

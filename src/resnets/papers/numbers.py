@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from resnets.chain import Chain, NetworkSpec
 from resnets.papers.tables import EXPERIMENTS
-from resnets.spec import Spec
 from resnets.unit_spec import Identity
 
 
@@ -37,11 +37,32 @@ def find_paper_error(name: str, data: str) -> Reported | None:
     return REPORTED.get((name, data)) or REPORTED.get((name.removeprefix("pre"), data))
 
 
-def quote_paper(spec: Spec, data: str) -> str | None:
+def list_reports(network: str) -> list[str]:
+    """Sentences: what the papers' tables say about another system."""
+    return [
+        f"{experiment.where}, {cell.full_label}: {cell.value} %"
+        for experiment in EXPERIMENTS.values()
+        for cell in experiment.cells
+        if cell.row is not None and cell.row.network == network and str(cell.value)
+    ]
+
+
+def quote_paper(spec: NetworkSpec, data: str) -> str | None:
     """The papers' error as a sentence; None where they have nothing to compare with."""
+    if isinstance(spec, Chain):
+        return _quote_other(spec.name, data)
     row = find_paper_error(spec.name, data)
     if row is None or not isinstance(spec.shortcut, Identity):
         return None
     if spec.order != ("full_preact" if spec.name.startswith("pre") else "original"):
         return None
     return f"the paper's {row.network}, after 64,000 iterations: {row.error:.2f} % ({row.where})"
+
+
+def _quote_other(network: str, data: str) -> str | None:
+    """What v2's Table 4 or v1's Table 6 quote for another system."""
+    for experiment in (EXPERIMENTS["table4"], EXPERIMENTS["other-cifar"]):
+        for cell in experiment.cells:
+            if cell.row is not None and (cell.row.network, cell.row.data) == (network, data) and cell.value.error:
+                return f"the papers' {cell.label}: {cell.value} % ({experiment.where.partition(',')[0]})"
+    return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-TESTS = ("224 crop", "320 crop", "10 crops", "5 scales")  # of ImageNet; a row may be tested by several
+TESTS = ("224 crop", "299 crop", "320 crop", "10 crops", "5 scales")  # of ImageNet; a row may be tested by several
 
 
 @dataclass(frozen=True)
@@ -16,6 +16,8 @@ class Row:
     changes: tuple[tuple[str, str], ...] = ()  # of its spec
     data: str = "cifar10"
     recipe: str = "cifar-paper"
+    teacher: Row | None = None  # whose run it learns from
+    begins: Row | None = None  # with whose weights it begins
     validation: int = 0  # training images held out; the error on these counts, and the test set is not used
     name: str = field(init=False, compare=False)  # fit for a file: `resnet110-exclusive_gate_-6-cifar10`
     split: str = field(init=False, compare=False)  # the images whose error counts

@@ -120,21 +120,37 @@ _TABLE3 = tuple(
     for prefix, unit in (("", "baseline"), ("pre", "pre-activation"))
 )
 _RESNET1202 = Value(7.93)  # of v1, which v2 quotes
-_OTHERS = {  # moderate augmentation, CIFAR-10 and CIFAR-100, as v2 quotes them
-    "NIN": (8.81, 35.68),
-    "DSN": (8.22, 34.57),
-    "FitNet": (8.39, 35.04),
-    "Highway": (7.72, 32.39),
-    "All-CNN": (7.25, 33.71),
-    "ELU": (6.55, 24.28),
-    "FitResNet, LSUV": (5.84, 27.66),
-}
+
+
+def fitnet(data: str) -> Row:
+    """FitNet-4 in its two stages: towards a hidden row of the teacher, then with the teacher's scores."""
+    teacher = Row("maxout", data=data, recipe="maxout-paper")
+    hints = Row("fitnet4", data=data, recipe="fitnet-hints", teacher=teacher)
+    return Row("fitnet4", data=data, recipe="fitnet-paper", teacher=teacher, begins=hints)
+
+
+def other(network: str, recipe: str, data: str = "cifar10") -> Row:
+    return Row(network, data=data, recipe=recipe)
+
+
+_OTHERS = (  # moderate augmentation, as v2 quotes them; the last two are two systems
+    ("NIN", other("nin", "nin-paper"), 8.81),
+    ("NIN", other("nin", "nin-cifar100", "cifar100"), 35.68),
+    ("DSN", other("dsn", "dsn-paper"), 8.22),
+    ("DSN", other("dsn", "dsn-softmax", "cifar100"), 34.57),
+    ("FitNet", fitnet("cifar10"), 8.39),
+    ("FitNet", fitnet("cifar100"), 35.04),
+    ("Highway", other("highway19", "highway-paper"), 7.72),
+    ("Highway", other("highway19", "highway-paper", "cifar100"), 32.39),
+    ("All-CNN", other("allcnn", "allcnn-paper"), 7.25),
+    ("All-CNN", other("allcnn", "allcnn-paper", "cifar100"), 33.71),
+    ("ELU", other("elu18", "elu-paper"), 6.55),
+    ("ELU", other("elu18", "elu-paper", "cifar100"), 24.28),
+    ("FitResNet, LSUV", other("fitresnet4", "lsuv-paper"), 5.84),
+    ("FitNet, LSUV", other("fitnet4_lsuv", "lsuv-rmsprop", "cifar100"), 27.66),
+)
 _TABLE4 = (
-    *(
-        Cell(f"{name}, {data}", None, Value(error))
-        for name, errors in _OTHERS.items()
-        for data, error in zip(("cifar10", "cifar100"), errors, strict=True)
-    ),
+    *(Cell(f"{name}, {row.data}", row, Value(error)) for name, row, error in _OTHERS),
     quote("ResNet-110, cifar10", Row("resnet110")),
     Cell("ResNet-1202, cifar10", Row("resnet1202"), _RESNET1202),
     quote("ResNet-164, cifar100", Row("resnet164", data="cifar100")),
@@ -170,7 +186,15 @@ _TABLE5 = (
     Cell("ResNet-200, original unit", imagenet("resnet200"), Value(21.8, 6.0), "320 crop"),
     Cell("ResNet-200, pre-activation unit", imagenet("preresnet200"), Value(20.7, 5.3), "320 crop"),
     Cell("ResNet-200, pre-activation unit, scale and aspect ratio", _ASPECT, Value(20.1, 4.8), "320 crop"),
-    Cell("Inception v3", None, Value(21.2, 5.6), "299 crop"),
+    Cell("Inception v3", imagenet("inception_v3", recipe="inception-paper"), Value(21.2, 5.6), "299 crop"),
+)
+_INCEPTION_RESNET = (
+    Cell(
+        "Inception-ResNet-v2",
+        imagenet("inception_resnet_v2", recipe="inception-paper"),
+        Value(19.9, 4.9),
+        "299 crop",
+    ),
 )
 _BN_AFTER_IMAGENET = (
     Cell("ResNet-101, original", v1_imagenet(101), Value(23.6, 7.1), "224 crop"),
@@ -202,6 +226,15 @@ _PLAIN_CIFAR = (
     Cell("ResNet, 110 layers", Row("resnet110"), Value(6.43, mean=6.61, std=0.16)),
     Cell("ResNet, 1202 layers", Row("resnet1202"), _RESNET1202),
 )
+_OTHER_CIFAR = (
+    Cell("Maxout", other("maxout", "maxout-paper"), Value(9.38)),
+    Cell("NIN", other("nin", "nin-paper"), Value(8.81)),
+    Cell("DSN", other("dsn", "dsn-paper"), Value(8.22)),
+    Cell("FitNet, 19 layers", fitnet("cifar10"), Value(8.39)),
+    Cell("Highway, 19 layers", other("highway19", "highway-paper"), Value(7.54, mean=7.72, std=0.16)),
+    Cell("Highway, 32 layers", other("highway32", "highway-paper"), Value(8.80)),
+    *_PLAIN_CIFAR[len(_CIFAR_DEPTHS) + 1 :],
+)
 _FIGURE7 = (
     *(Cell(f"plain, {layers} layers", Row(f"plain{layers}")) for layers in (20, 56)),
     *(Cell(f"ResNet, {layers} layers", Row(f"resnet{layers}")) for layers in (20, 56, 110)),
@@ -215,26 +248,41 @@ _OPTIONS = (
         "10 crops",
     ),
 )  # fmt: skip
+_VGG16, _VGG19 = (imagenet(name, recipe="vgg-paper") for name in ("vgg16", "vgg19"))
+_GOOGLENET = imagenet("googlenet", recipe="googlenet-paper")
+_PRELUNET = imagenet("prelunet_c", recipe="prelunet-paper")
+_BNINCEPTION = imagenet("bninception", recipe="bninception-paper")
 _DEPTH = (
-    Cell("VGG-16", None, Value(28.07, 9.33), "10 crops"),
-    Cell("GoogLeNet", None, Value(None, 9.15), "10 crops"),
-    Cell("PReLU-net", None, Value(24.07, 7.38), "10 crops"),
+    Cell("VGG-16", _VGG16, Value(28.07, 9.33), "10 crops"),
+    Cell("GoogLeNet", _GOOGLENET, Value(None, 9.15), "10 crops"),
+    Cell("PReLU-net", _PRELUNET, Value(24.27, 7.38), "10 crops"),
     *_OPTIONS[1:],
     Cell("ResNet-50", v1_imagenet(50), Value(22.85, 6.71), "10 crops"),
     Cell("ResNet-101", v1_imagenet(101), Value(21.75, 6.05), "10 crops"),
     Cell("ResNet-152", v1_imagenet(152), Value(21.43, 5.71), "10 crops"),
 )
-_SINGLE = (  # the whole picture at five sizes; how the others tested is theirs
-    Cell("VGG, ILSVRC 2014, on the test set", None, Value(None, 8.43)),
-    Cell("GoogLeNet, ILSVRC 2014", None, Value(None, 7.89)),
-    Cell("VGG, v5", None, Value(24.4, 7.1)),
-    Cell("PReLU-net", None, Value(21.59, 5.71)),
-    Cell("BN-inception", None, Value(21.99, 5.81)),
+_SINGLE = (  # the whole picture at five sizes; how the authors of the others tested is theirs
+    Cell("VGG, ILSVRC 2014 (theirs: on the test set)", _VGG16, Value(None, 8.43), "5 scales"),
+    Cell("GoogLeNet, ILSVRC 2014 (theirs: 144 crops)", _GOOGLENET, Value(None, 7.89), "5 scales"),
+    Cell("VGG, v5", _VGG19, Value(24.4, 7.1), "5 scales"),
+    Cell("PReLU-net", _PRELUNET, Value(21.59, 5.71), "5 scales"),
+    Cell("BN-inception (theirs: 144 crops)", _BNINCEPTION, Value(21.99, 5.81), "10 crops"),
     Cell("ResNet-34 B", imagenet("resnet34"), Value(21.84, 5.71), "5 scales"),
     Cell("ResNet-34 C", imagenet("resnet34", ("shortcut", "conv1x1")), Value(21.53, 5.60), "5 scales"),
     Cell("ResNet-50", v1_imagenet(50), Value(20.74, 5.25), "5 scales"),
     Cell("ResNet-101", v1_imagenet(101), Value(19.87, 4.60), "5 scales"),
     Cell("ResNet-152", v1_imagenet(152), Value(19.38, 4.49), "5 scales"),
+)
+_ENSEMBLES = tuple(  # top-5 on the test set; `resnets eval RUN RUN ...` tests ensembles
+    Cell(label, None, Value(None, top5))
+    for label, top5 in (
+        ("VGG, ILSVRC 2014", 7.32),
+        ("GoogLeNet, ILSVRC 2014", 6.66),
+        ("VGG, v5", 6.8),
+        ("PReLU-net", 4.94),
+        ("BN-inception", 4.82),
+        ("ResNet, ILSVRC 2015", 3.57),
+    )
 )
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -245,17 +293,20 @@ EXPERIMENTS: dict[str, Experiment] = {
         Experiment("table3", "v2 Table 3", "baseline against pre-activation unit on CIFAR", _TABLE3),
         Experiment("table4", "v2 Table 4", "against other networks on CIFAR", _TABLE4),
         Experiment("table5", "v2 Table 5", "against other networks on ImageNet", _TABLE5),
+        Experiment("inception-resnet", "v2 Section 5", "Inception-ResNet-v2, in the text", _INCEPTION_RESNET),
         Experiment("figure1", "v2 Figure 1", "training curves of ResNet-1001 on CIFAR-10", _FIGURE1),
         Experiment("figure3", "v2 Figure 3", "training curves of shortcuts on CIFAR-10", _FIGURE3),
         Experiment("figure6", "v2 Figure 6", "BN after addition; pre-activation at 164 layers", _FIGURE6),
         Experiment("gate-bias", "v2 Section 3.1", "the search of b_g from 0 to -10 on held-out images", _GATE_BIAS),
         Experiment("bn-after-imagenet", "v2 Section 4.1", "BN after addition in ResNet-101", _BN_AFTER_IMAGENET),
         Experiment("plain-cifar", "v1 Table 6, Figure 6", "plain against residual nets by depth", _PLAIN_CIFAR),
+        Experiment("other-cifar", "v1 Table 6", "other systems against residual nets on CIFAR-10", _OTHER_CIFAR),
         Experiment("figure7", "v1 Figure 7", "how strongly the layers respond", _FIGURE7),
         Experiment("plain-imagenet", "v1 Table 2", "plain against residual nets of 18 and 34 layers", _PLAIN_IMAGENET),
         Experiment("options", "v1 Table 3", "options A, B and C of ResNet-34", _OPTIONS),
         Experiment("depth", "v1 Table 3", "34 to 152 layers on ImageNet by ten crops", _DEPTH),
         Experiment("single-model", "v1 Table 4", "34 to 152 layers on ImageNet by whole pictures", _SINGLE),
+        Experiment("ensembles", "v1 Table 5", "ensembles on ImageNet's test set, top-5, quoted", _ENSEMBLES),
     )
 }
 

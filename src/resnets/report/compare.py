@@ -57,8 +57,8 @@ def compare_runs(runs: Sequence[Run]) -> RunComparison:
 
     The first variant is the one that the others are compared with.
 
-    >>> from resnets.runs import find
-    >>> comparison = resnets.compare_runs(find("runs"))
+    >>> runs = [resnets.train("preresnet20", data="cifar10", epochs=1, seed=seed) for seed in (0, 1)]
+    >>> comparison = resnets.compare_runs(runs)
     """
     if len(runs) < 2:
         raise UserError(f"there is nothing to compare with {runs[0].path if runs else 'no run'}; name two runs.")

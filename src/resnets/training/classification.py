@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -13,23 +13,36 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from resnets.analysis.propagation import summarize_signal
+from resnets.chain import Chain, NetworkSpec
 from resnets.counter_rng import order
 from resnets.data.batches import Batches, DatasetBatches, FileBatches, MemoryBatches, TrainingSplit, split_training
+from resnets.data.contrast import is_cached
 from resnets.data.datasets import Datasets
 from resnets.data.folder import Folder
-from resnets.data.images import Images
+from resnets.data.images import SPLIT_SEED, Images
+from resnets.engine.threads import hold
 from resnets.errors import UserError
 from resnets.evaluation.precise_bn import precise_bn
 from resnets.evaluation.score import Score
-from resnets.nn import ResNet, build
+from resnets.nn import Network, ResNet, build, require_units
+from resnets.nn.initialization import initialize_by
 from resnets.nn.whitening import whiten
 from resnets.recipe import Recipe
 from resnets.runs import ModuleKey
 from resnets.spec import Spec
 from resnets.training.distributed import Workers
+from resnets.training.losses import Loss
 from resnets.training.schedule import Schedule
 from resnets.training.task import Setup, Task
 from resnets.weights.networks import save_weights
+
+
+class Teacher(NamedTuple):
+    """A trained network to learn from, and the hash of its file."""
+
+    net: nn.Module
+    digest: str
+
 
 _WATCHED = 32  # images on which the signal is measured
 
@@ -42,18 +55,21 @@ class Classification(Task):
 
     def __init__(
         self,
-        network: Spec | ModuleKey,
+        network: NetworkSpec | ModuleKey,
         data: Images | Folder | Datasets,
         *,
         net: nn.Module | None = None,
         weights: str = "",
+        teacher: Teacher | None = None,
         reading: Mapping[str, Any] | None = None,
     ) -> None:
         """`net` is the network to begin with, by default a new one; `reading` are options of `FileBatches`."""
         self.network, self.images, self.net, self.weights = network, data, net, weights
         self.data, self.digest, self.reading = data.name, data.digest, dict(reading or {})
+        self.teacher_net = teacher.net if teacher else None
+        self.teacher = teacher.digest if teacher else ""
         self._splits: dict[tuple[int, str], TrainingSplit] = {}
-        if isinstance(network, Spec) and network.num_classes < data.num_classes:
+        if not isinstance(network, ModuleKey) and network.num_classes < data.num_classes:
             raise UserError(f"{data.name} has {data.num_classes} classes and the network only {network.num_classes}.")
 
     def count_examples(self, recipe: Recipe) -> int:
@@ -66,7 +82,7 @@ class Classification(Task):
 
     def _side(self, recipe: Recipe) -> int:
         """What the network sees of images in files."""
-        if isinstance(self.network, Spec):
+        if isinstance(self.network, Spec | Chain):
             return recipe.side or self.network.input_size
         if not recipe.side:
             raise UserError(f"how large images a {self.network.name} sees is unknown: give side, as side=224.")
@@ -74,6 +90,13 @@ class Classification(Task):
 
     def statistics(self, recipe: Recipe) -> str:
         return self._split(recipe).statistics
+
+    def list_notices(self, recipe: Recipe) -> list[str]:
+        if not isinstance(self.images, Images):
+            return []
+        if is_cached(self.images, recipe.normalize, self.images.split(recipe.validation, SPLIT_SEED)[0]):
+            return []
+        return [f"computing the whitening of {self.data}, once; for 32x32 images that takes about a minute."]
 
     def _split(self, recipe: Recipe) -> TrainingSplit:
         key = recipe.validation, recipe.normalize
@@ -86,6 +109,10 @@ class Classification(Task):
         self.feed = self._batches(setup)
         self.schedule = Schedule(setup.recipe, self.feed.stream.n)
         self.splits = [split for split, count in self.feed.counts.items() if count]
+        self.step = 0
+        if self.teacher_net is not None:
+            self.teacher_net = self.teacher_net.to(setup.device).eval().requires_grad_(False)
+        self.criterion = Loss(setup.recipe, self.schedule, getattr(self.network, "heads", 0), self.teacher_net)
 
     def _batches(self, setup: Setup) -> Batches:
         where = setup.recipe, setup.seed, setup.device, setup.share
@@ -103,10 +130,14 @@ class Classification(Task):
     def build(self, seed: int) -> nn.Module:
         if self.net is not None:
             return self.net
-        assert isinstance(self.network, Spec)
+        assert isinstance(self.network, Spec | Chain)
         net = build(self.network, seed=seed)
+        if self.recipe.init:
+            images = next(self.feed.first_images()) if self.recipe.init == "lsuv" else None
+            hold()
+            initialize_by(net, self.recipe.init, torch.Generator().manual_seed(seed), images)
         if self.recipe.whiten:
-            whiten(net.stem.conv, self.feed.first_images())
+            whiten(require_units(net, "whiten computes filters for").stem.conv, self.feed.first_images())
         return net
 
     def frozen(self, net: nn.Module, recipe: Recipe) -> list[nn.Module]:
@@ -117,6 +148,9 @@ class Classification(Task):
     # --- a step -------------------------------------------------------------------------------
 
     def batch(self, step: int) -> tuple[Tensor, Tensor]:
+        if self.recipe.normalize == "gcn-zca":
+            hold()  # its product would be rounded by the number of threads
+        self.step = step
         images, labels = self.feed.batch(step, self.schedule.size(step))
         return self._lay_out(images), labels
 
@@ -126,8 +160,7 @@ class Classification(Task):
 
     def loss(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         images, labels = batch
-        out = model(images)
-        loss = functional.cross_entropy(out, labels, label_smoothing=self.recipe.label_smoothing)
+        loss, out = self.criterion(model, images, labels, self.step)
         return loss, {"error": (out.detach().argmax(1) != labels).float().mean()}
 
     # --- scores -------------------------------------------------------------------------------
@@ -176,14 +209,15 @@ class Classification(Task):
         if isinstance(self.images, Datasets):
             return {"classes": json.dumps(self.images.classes)} if self.images.classes else {}
         seen: dict[str, Any] = {"normalize": self.recipe.normalize, "mean": self.images.mean, "std": self.images.std}
-        if self.recipe.normalize == "pixel" and self.recipe.validation:
+        if self.recipe.normalize != "channel" and self.recipe.validation:
             seen["held_out"] = self.recipe.validation
         preprocessing = {**seen, **self.feed.preprocessing}
         return {"classes": json.dumps(self.images.classes), "preprocessing": json.dumps(preprocessing)}
 
     def save(self, net: nn.Module, path: Path, header: Mapping[str, str]) -> None:
-        if isinstance(self.network, Spec) and isinstance(net, ResNet):
-            save_weights(net, path, metadata=header)
+        if not isinstance(self.network, ModuleKey) and isinstance(net, Network):
+            normalize = getattr(self.feed, "normalize", None)  # data sets of the user bring images that are ready
+            save_weights(net, path, metadata=header, arrays=getattr(normalize, "arrays", {}))
         else:
             super().save(net, path, header)
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
+from resnets.chain import Chain, NetworkSpec
 from resnets.data.resized import load_resized
 from resnets.engine import require_mode
 from resnets.engine.device import choose
 from resnets.engine.memory_choice import MemoryChoice, choose_memory
 from resnets.recipe import Recipe
-from resnets.spec import Spec
 from resnets.training.classification import Classification
 from resnets.training.loop import Trainer
 
@@ -46,20 +46,22 @@ class Estimator:
         self.device, self.engine = choose(device), engine
         self.memory = memory if engine == "auto" else "fast"
 
-    def estimate(self, spec: Spec, recipe: Recipe, side: int) -> TrainingEstimate:
+    def estimate(self, spec: NetworkSpec, recipe: Recipe, side: int) -> TrainingEstimate:
         """Time a few steps of short nets with the same units, in a memory mode or in the fastest that fits."""
-        spec = normalize_spec(spec)
-        memory = choose_memory(spec, recipe.micro_batch or recipe.batch, side, self.device, self.memory)
+        spec, wanted = normalize_spec(spec), "auto" if isinstance(spec, Chain) else self.memory
+        memory = choose_memory(spec, recipe.micro_batch or recipe.batch, side, self.device, wanted)
         how = {"device": str(self.device), "memory": memory.mode, "engine": self.engine}
         return TrainingEstimate(memory, time_step(spec, recipe, side, **how) if memory.fits else None)
 
 
-def normalize_spec(spec: Spec) -> Spec:
+def normalize_spec(spec: NetworkSpec) -> NetworkSpec:
     """One spec for all that cost the same: names and the numbers of a shortcut do not matter."""
+    if isinstance(spec, Chain):
+        return dataclasses.replace(spec, name="", num_classes=10)
     return dataclasses.replace(spec, name="", shortcut=type(spec.shortcut)(), num_classes=10)
 
 
-def time_step(spec: Spec, recipe: Recipe, side: int, **how: str) -> StepTime:
+def time_step(spec: NetworkSpec, recipe: Recipe, side: int, **how: str) -> StepTime:
     """Extrapolate a training step on a straight line through the work of two short nets of the same units.
 
     How busy the machine is changes from one measurement to the next and would tilt the line, so it enters as a factor.
@@ -67,10 +69,10 @@ def time_step(spec: Spec, recipe: Recipe, side: int, **how: str) -> StepTime:
     batch = min(recipe.batch, max(1, _PIXELS // side**2))
     kind = dataclasses.replace(
         recipe, name="", length="9it", batch=batch, micro_batch=0, warmup="0it", milestones="", validation=0, sizes="",
-        augment="pad", side=0, jitter=0.0, lighting=0.0,
+        augment="pad", side=0, jitter=0.0, lighting=0.0, normalize="channel", init="", hint="", distill="",
     )  # fmt: skip
     larger = recipe.batch / batch
-    if max(spec.blocks) <= _LONG:
+    if isinstance(spec, Chain) or max(spec.blocks) <= _LONG:
         one = _time_steps(spec, kind, side, **how)
         return StepTime(one.work * larger, one.wall * larger)
     short, long = (dataclasses.replace(spec, blocks=(n,) * len(spec.blocks)) for n in (_SHORT, _LONG))
@@ -81,7 +83,7 @@ def time_step(spec: Spec, recipe: Recipe, side: int, **how: str) -> StepTime:
 
 
 @lru_cache
-def _time_steps(spec: Spec, recipe: Recipe, side: int, **how: str) -> StepTime:
+def _time_steps(spec: NetworkSpec, recipe: Recipe, side: int, **how: str) -> StepTime:
     """The time depends on shapes alone, so any images do, and networks of one kind are measured once."""
     images = load_resized("synthetic:256", side)
     trainer = Trainer(Classification(spec, images), recipe, 0, **how)  # type: ignore[arg-type]

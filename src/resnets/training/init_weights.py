@@ -9,21 +9,21 @@ from typing import NamedTuple
 
 from torch import nn
 
+from resnets.chain import Chain, NetworkSpec
 from resnets.data.datasets import Datasets
 from resnets.data.folder import Folder
 from resnets.data.images import Images
 from resnets.errors import UserError
 from resnets.nn import build
 from resnets.runs import ModuleKey
-from resnets.spec import Spec
 from resnets.weights.compare import find_differing_fields, format_fields
-from resnets.weights.models import find, hash_file, open_model
+from resnets.weights.models import drop_classifier, find, hash_file, open_model
 
 
 class InitialState(NamedTuple):
     """What a training begins with."""
 
-    network: Spec | ModuleKey
+    network: NetworkSpec | ModuleKey
     data: Images | Folder | Datasets  # normalised as the weights were trained
     net: nn.Module | None = None  # None: a new one
     digest: str = ""  # the hash of its weights
@@ -31,11 +31,12 @@ class InitialState(NamedTuple):
 
 
 # Fields in which networks of the same name differ between libraries.
+_OPEN_OF_CHAINS = ("bn_eps", "bn_momentum", "aux")
 _OPEN = ("resize", "stride_on", "stem_activation", "share_activation", "bn_eps", "bn_momentum")
 
 
 def begin_at(
-    weights: str | Path, spec: Spec, data: Images | Folder, seed: int, decided: Collection[str] = ()
+    weights: str | Path, spec: NetworkSpec, data: Images | Folder, seed: int, decided: Collection[str] = ()
 ) -> InitialState:
     """The network of `spec` with the weights of a file, of a finished run or of a pretrained name.
 
@@ -44,19 +45,21 @@ def begin_at(
     source, file = open_model(weights), find(weights)
     assert isinstance(file, Path)  # open_model refuses the names of networks
     theirs = source.spec
-    spec = dataclasses.replace(spec, **{field: getattr(theirs, field) for field in _OPEN if field not in decided})
+    if type(spec) is type(theirs):
+        left_open = _OPEN_OF_CHAINS if isinstance(spec, Chain) else _OPEN
+        known = {field: getattr(theirs, field) for field in left_open if field not in decided}
+        spec = dataclasses.replace(spec, **known)
     if wrong := find_differing_fields(dataclasses.replace(spec, num_classes=theirs.num_classes), theirs):
         raise UserError(
             f"{weights} holds weights of {theirs.name} with {format_fields(theirs, wrong)}, and {spec.name} has "
             f"{format_fields(spec, wrong)}: train {theirs.name}, or begin with other weights."
         )
     same = theirs.num_classes == spec.num_classes and source.classes in ((), data.classes)
-    net, state = build(spec, seed=seed), source.state_dict()
-    kept = {name: tensor for name, tensor in state.items() if same or not name.startswith("classifier.")}
-    net.load_state_dict(kept, strict=same)
-    known = source.metadata.preprocessing
-    if known is not None and known.normalize == "channel":
-        data = dataclasses.replace(data, mean=known.mean, std=known.std)
+    net: nn.Module = build(spec, seed=seed)
+    net.load_state_dict(source.state_dict() if same else drop_classifier(source), strict=same)
+    seen = source.metadata.preprocessing
+    if seen is not None and seen.normalize == "channel":
+        data = dataclasses.replace(data, mean=seen.mean, std=seen.std)
     classifier = "and its classifier" if same else f"with a new classifier for {spec.num_classes} classes"
     file = file / "final.safetensors" if (file / "final.safetensors").exists() else file
     return InitialState(spec, data, net, hash_file(file), f"begins at {file} {classifier}.")

@@ -16,11 +16,10 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from resnets.counter_rng import draws
-from resnets.engine import prepare
 from resnets.errors import UserError
-from resnets.nn import ResNet
 from resnets.recipe import Epochs, Recipe
 from resnets.training.distributed import Workers
+from resnets.training.max_norm import apply_limits, pair_limits
 from resnets.training.optimizers import build_optimizer, fits_optimizer, load_optimizer_state, optimizer_state
 from resnets.training.schedule import Schedule
 from resnets.training.task import Setup, Task
@@ -86,6 +85,7 @@ class Trainer:
         self.prepared = self._prepare(engine, memory)
         self.model = self._parallelize(self.prepared)
         fused = engine != "plain" and self.device.type != "mps"
+        self.limits = pair_limits(self.net, recipe.norm_limits) if recipe.max_norm else []
         self.optimizer = build_optimizer(recipe, task.groups(self.net, recipe), fused)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=recipe.precision == "fp16")
         longest = max(self.stream.steps(epoch) for epoch in range(3))
@@ -97,7 +97,7 @@ class Trainer:
             if self.device.type == "cpu":
                 raise UserError("sync_bn works on GPUs only; leave it off on CPUs.")
             net = nn.SyncBatchNorm.convert_sync_batchnorm(net)  # type: ignore[no-untyped-call]
-        return prepare(net, engine=engine, memory=memory) if isinstance(net, ResNet) else net
+        return self.task.prepare(net, engine, memory)
 
     def _parallelize(self, net: nn.Module) -> nn.Module:
         if self.workers.world == 1:
@@ -114,6 +114,10 @@ class Trainer:
             module.eval()
         for group in self.optimizer.param_groups:
             group["lr"] = self.schedule.lr(step, group["rate"])
+            if group.get("fades"):
+                group["lr"] *= self.schedule.fade(step)
+            if (momentum := self.schedule.momentum(step)) is not None:
+                group["momentum"] = momentum
         batch = self.task.batch(step)
         seen = torch.zeros(len(self.task.numbers), device=self.device)
         statistics: list[Tensor] = []
@@ -133,7 +137,11 @@ class Trainer:
         if statistics:  # as among several processes, BN keeps those of the first share alone
             for buffer, kept in zip(self.net.buffers(), statistics, strict=True):
                 buffer.copy_(kept)
+        if self.recipe.clip_norm:
+            self.scaler.unscale_(self.optimizer)
+            nn.utils.clip_grad_norm_(self.net.parameters(), self.recipe.clip_norm)
         self.scaler.step(self.optimizer)
+        apply_limits(self.limits)
         self.scaler.update()
         if self.average is not None:
             self._update_average(step)

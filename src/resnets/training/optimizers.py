@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from resnets.errors import UserError, one_of
+from resnets.nn.chain import Aux
 from resnets.recipe import Recipe, read_keywords
 from resnets.training.muon import Muon
 
@@ -60,6 +61,7 @@ def decay_groups(net: nn.Module, recipe: Recipe) -> list[dict[str, Any]]:
 
     The papers' Torch code decays everything; `decay_on weights` leaves out BN and biases.
     """
+    rates, decays = _factors(net, recipe)
     filters = {id(m.weight) for m in getattr(net, "units", net).modules() if isinstance(m, nn.Conv2d)}
     kinds: dict[str, list[nn.Parameter]] = {"decayed": [], "free": [], "filters": []}
     for parameter in filter(lambda p: p.requires_grad, net.parameters()):
@@ -68,14 +70,54 @@ def decay_groups(net: nn.Module, recipe: Recipe) -> list[dict[str, Any]]:
         else:
             kinds["decayed" if parameter.dim() > 1 or recipe.decay_on == "all" else "free"].append(parameter)
     groups: list[dict[str, Any]] = [
-        {"params": kinds["decayed"], "weight_decay": recipe.weight_decay},
-        {"params": kinds["free"], "weight_decay": 0.0},
+        *_split(kinds["decayed"], recipe, rates, decays),
+        *_split(kinds["free"], recipe, rates, dict.fromkeys(map(id, kinds["free"]), 0.0)),
         {"params": kinds["filters"], "weight_decay": recipe.muon_decay, "filters": True, "rate": recipe.muon_lr},
     ]
     found = [{"rate": recipe.lr, **group} for group in groups if group["params"]]
     if not found:
         raise UserError("the network has no parameter to train.")
     return found
+
+
+def _factors(net: nn.Module, recipe: Recipe) -> tuple[dict[int, tuple[float, bool]], dict[int, float]]:
+    """Parameters whose learning rate or weight decay the recipe changes: the factors, and whether a rate fades."""
+    rates: dict[int, tuple[float, bool]] = {}
+    decays: dict[int, float] = {}
+    classes = getattr(net, "class_layers", ())
+    auxiliary = {id(p) for m in net.modules() if isinstance(m, Aux) for p in m.parameters()}
+    for name, module in net.named_modules():
+        if not isinstance(module, nn.Conv2d | nn.Linear):
+            continue
+        for kind, parameter in module.named_parameters(recurse=False):
+            aux = id(parameter) in auxiliary
+            rate = recipe.aux_lr if aux else recipe.classifier_lr if name in classes else 1.0
+            rate *= recipe.conv_lr if isinstance(module, nn.Conv2d) else 1.0
+            rates[id(parameter)] = rate * (recipe.bias_lr if kind == "bias" else 1.0), aux and recipe.aux_fade > 0
+            decays[id(parameter)] = recipe.linear_decay if isinstance(module, nn.Linear) else 1.0
+    return rates, decays
+
+
+def _split(
+    parameters: list[nn.Parameter],
+    recipe: Recipe,
+    rates: dict[int, tuple[float, bool]],
+    decays: dict[int, float],
+) -> list[dict[str, Any]]:
+    """A group for each learning rate and weight decay, in the order of their first parameters."""
+    found: dict[tuple[float, bool, float], list[nn.Parameter]] = {}
+    for parameter in parameters:
+        key = *rates.get(id(parameter), (1.0, False)), decays.get(id(parameter), 1.0)
+        found.setdefault(key, []).append(parameter)
+    return [
+        {
+            "params": some,
+            "weight_decay": recipe.weight_decay * decay,
+            **({"rate": recipe.lr * rate} if rate != 1 else {}),
+            **({"fades": True} if fades else {}),
+        }
+        for (rate, fades, decay), some in found.items()
+    ]
 
 
 # --- state ------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from resnets.engine import ENGINES, MODES
-from resnets.options import DATA, DEVICE, THREADS, Options, list_meanings, option, parse_seed, parse_threads
+from resnets.options import BAD_BOXES, DATA, DEVICE, THREADS, Options, list_meanings, option, parse_seed, parse_threads
 from resnets.recipe import RECIPES
 
 
@@ -23,7 +23,10 @@ class TrainOptions(Options):
     )
     recipe: str = option("auto", f"{', '.join(RECIPES)}; auto: by data and weights", metavar="RECIPE", show=False)
     weights: str | None = option(
-        None, "weights to begin with: a file, a finished run or the name of a pretrained network", metavar="FILE"
+        None, "weights to begin with: a file, a finished run or the name of a pretrained network", metavar="WEIGHTS"
+    )
+    teacher: str | None = option(
+        None, "network to learn from, for recipes with hint or distill: a file or a finished run", metavar="WEIGHTS"
     )
     seed: int = option(0, "seed of the weights, the order and the crops", parse=parse_seed, metavar="N")
     out: str = option("runs", "folder of the runs", metavar="DIR")
@@ -48,6 +51,10 @@ class TrainOptions(Options):
     bad_images: str = option(
         "error", "images that cannot be decoded: error or skip", choices=("error", "skip"), metavar="POLICY"
     )
+    bad_boxes: str = option(
+        "error", f"boxes without area, outside of their picture or of unknown classes: {list_meanings(BAD_BOXES)}",
+        choices=BAD_BOXES, metavar="POLICY", show=False,
+    )  # fmt: skip
     decoders: int | None = option(
         None, "processes that decode images (by default by the device and the cores)", least=1, metavar="N"
     )

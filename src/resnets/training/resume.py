@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import nn
 
+from resnets.detection.detector import FasterRCNN
 from resnets.engine.native.kernels import VERSION
 from resnets.engine.prepared import Prepared
 from resnets.errors import UserError
 from resnets.recipe import Recipe
-from resnets.runs import ModuleKey, Run, RunKey
-from resnets.spec import Spec
+from resnets.runs import NetworkKey, Run, RunKey
 
 
 def is_finished(run: Run, key: RunKey, statistics: str, world: int, tell: Callable[[str], None]) -> bool:
@@ -61,7 +61,7 @@ def _saw_held_out(run: Run, key: RunKey) -> bool:
 # --- processes --------------------------------------------------------------------------------
 
 
-def resolve_processes(run: Run, config: dict[str, Any], world: int, spec: Spec | ModuleKey, recipe: Recipe) -> int:
+def resolve_processes(run: Run, config: dict[str, Any], world: int, spec: NetworkKey, recipe: Recipe) -> int:
     """The number of shares of a batch with which the run computes what it began with, or a refusal.
 
     BN sees the images of a share together, or of each micro-batch of it. Fewer processes can take on the shares of
@@ -96,7 +96,7 @@ def describe_engine(
     model: nn.Module, *, engine: str, memory: str, device: torch.device, processes: int
 ) -> dict[str, Any]:
     """What a run is computed by, as `config.json` records it."""
-    units = sorted({choice.runner for choice in model.choices}) if isinstance(model, Prepared) else ["plain"]
+    units = _list_runners(model)
     return {
         "engine": engine,
         "memory": memory,
@@ -110,7 +110,16 @@ def describe_engine(
 
 def find_thread_dependence(model: nn.Module) -> str | None:
     """Why the bytes of a training step depend on the number of threads, or None if they do not."""
-    return model.find_thread_dependence() if isinstance(model, Prepared) else "PyTorch alone computes it"
+    if isinstance(model, (Prepared, FasterRCNN)):
+        return model.find_thread_dependence()
+    return "PyTorch alone computes it"
+
+
+def _list_runners(model: nn.Module) -> list[str]:
+    """What runs the units of a network."""
+    if isinstance(model, FasterRCNN):
+        return ["plain" if model.backbone.kernels is None else "native"]
+    return sorted({choice.runner for choice in model.choices}) if isinstance(model, Prepared) else ["plain"]
 
 
 def find_changes(config: dict[str, Any], now: dict[str, Any]) -> dict[str, tuple[Any, Any]]:

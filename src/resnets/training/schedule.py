@@ -49,15 +49,45 @@ class Schedule:
         if step < warmup:
             return r.warmup_lr
         if r.schedule == "multistep":
-            return r.lr * r.gamma ** sum(step >= self.steps(m) for m in r.milestone_spans)
+            passed = [step >= self.steps(span) for span in r.milestone_spans]
+            if r.is_plain_multistep:
+                return r.lr * r.gamma ** sum(passed)
+            return r.lr * math.prod(factor for factor, past in zip(r.milestone_factors, passed, strict=True) if past)
         if r.schedule == "constant":
             return r.lr
         done = (step - warmup) / max(self.total - warmup, 1)
-        if r.schedule == "cosine":
+        if r.schedule == "linear":
+            share = 1 - done
+        elif r.schedule == "cosine":
             share = (1 + math.cos(math.pi * done)) / 2
         else:  # onecycle: a straight line up to the peak and one down to the end
             share = (done + 1 / self.total) / r.peak if done < r.peak else (1 - done) / (1 - r.peak)
         return r.lr * (r.final_lr + (1 - r.final_lr) * min(share, 1.0))
+
+    def momentum(self, step: int) -> float | None:
+        """The momentum of a step, where it changes."""
+        goal = self.recipe.momentum_goal
+        if goal is None:
+            return None
+        share = min(step / max(self.steps(goal[1]), 1), 1.0)
+        return self.recipe.momentum + (goal[0] - self.recipe.momentum) * share
+
+    def fade(self, step: int) -> float:
+        """By what the learning rate of auxiliary heads falls."""
+        return (1 + self.recipe.aux_fade * step) ** -0.75
+
+    def aux_weight(self, step: int) -> float:
+        """The weight of auxiliary losses in a step, beside what the network says."""
+        length = self.recipe.aux_length
+        return 0.0 if length and step >= self.steps(length) else self.recipe.aux_weight
+
+    def distill_weight(self, step: int) -> float:
+        """The weight of the teacher's scores in a step."""
+        line = self.recipe.distill_line
+        if line is None:
+            return 0.0
+        first, last, span = line
+        return first + (last - first) * min(step / max(self.steps(span), 1), 1.0)
 
     def size(self, step: int) -> int | None:
         """The side that images are scaled to, or None to leave them as they are."""

@@ -18,6 +18,8 @@ import torch
 from torch import nn
 
 from resnets.atomic import write_atomically
+from resnets.chain import Chain, NetworkSpec
+from resnets.detector_spec import DetectorOptions, DetectorSpec
 from resnets.engine.device import start_engine
 from resnets.engine.memory_estimate import choose_mode
 from resnets.engine.threads import Threads
@@ -57,7 +59,7 @@ class TrainedRun(Run):
         """The trained network, in eval mode."""
         if self.result is None:
             raise UserError(f"{self.path} is not finished, so it has no trained network yet.")
-        if isinstance(self.identity.network, Spec):
+        if isinstance(self.identity.network, Spec | Chain | DetectorSpec):
             return load(self.path).eval()
         if self.module is None:
             raise UserError(
@@ -70,7 +72,7 @@ class TrainedRun(Run):
 
 
 def train(
-    model: str | Spec | nn.Module | Task,
+    model: str | NetworkSpec | nn.Module | Task,
     data: Any = None,
     recipe: str | Recipe | None = None,
     *,
@@ -81,10 +83,11 @@ def train(
 ) -> TrainedRun:
     """Train a network and return its run; the same call again resumes the run, or returns it if it is finished.
 
-    `model` is a name, a `Spec`, any `nn.Module` (a copy of it is trained) or a `Task`. `data` is a name, a folder, or
-    a pair of torch data sets of (tensor, label). `keywords` are fields of `TrainOptions` (`seed=1`), of `Recipe`
-    (`lr=0.05`, `epochs=3`) and of the network (`order="bn_after_add"`); `network={...}` holds fields of the network
-    too. The test set is used once, at the end, and after every epoch if `curve` asks for it; nothing is chosen by it.
+    `model` is a name, a `Spec`, a `Chain`, any `nn.Module` (a copy of it is trained) or a `Task`. `data` is a name, a
+    folder, or a pair of torch data sets of (tensor, label); a detector (`faster_rcnn_resnet50`) needs pictures with
+    boxes. `keywords` are fields of `TrainOptions` (`seed=1`), of `Recipe` (`lr=0.05`, `epochs=3`) and of the network
+    (`order="bn_after_add"`); `network={...}` holds fields of the network too. The test set is used once, at the end,
+    and after every epoch if `curve` asks for it; nothing is chosen by it.
 
     >>> run = resnets.train("preresnet20", data="cifar10", recipe="cifar-quick", seed=1)
     >>> run.result["test"]["error"], run.model, run.curves
@@ -93,7 +96,7 @@ def train(
         keywords["data"], data = str(data), None
     if isinstance(recipe, str):
         keywords["recipe"], recipe = recipe, None
-    given, changes, fields = split_keywords(keywords, TrainOptions, Recipe, NetworkOptions)
+    given, changes, fields, detector = split_keywords(keywords, TrainOptions, Recipe, NetworkOptions, DetectorOptions)
     chosen = TrainOptions(**given) if options is None else dataclasses.replace(options, **given)
     for callback in callbacks:
         if not isinstance(callback, Callback):
@@ -102,7 +105,13 @@ def train(
     complain = warn if workers.is_main else mute
     try:
         job = resolve_job(
-            model, data, recipe, chosen, network={**(network or {}), **fields}, changes=changes, warn=complain
+            model,
+            data,
+            recipe,
+            chosen,
+            network={**(network or {}), **fields, **detector},
+            changes=changes,
+            warn=complain,
         )
         with Threads(chosen.threads):
             return train_job(job, workers, device, tuple(callbacks))
@@ -124,7 +133,7 @@ def train_job(job: Job, workers: Workers, device: torch.device, callbacks: tuple
     """Open the run of a job and train it, unless it is finished."""
     options, task = job.options, job.task
     tell = say if workers.is_main and not options.quiet else mute
-    key = RunKey(task.network, task.data, task.digest, job.recipe, options.seed, task.weights, task.kind)
+    key = RunKey(task.network, task.data, task.digest, job.recipe, options.seed, task.weights, task.kind, task.teacher)
     if job.folder is not None:
         key = workers.compute_on_main(partial(find_same_data, Path(options.out), key, job.folder))
     run = TrainedRun(Path(options.out) / key.slug, job.module)
@@ -140,6 +149,8 @@ def train_job(job: Job, workers: Workers, device: torch.device, callbacks: tuple
         adopt = partial(continue_shorter, run, key, schedule, options, statistics=statistics, tell=tell)
         workers.compute_on_main(adopt)
         began = workers.compute_on_main(lambda: run.config if run.exists else {})
+        for sentence in task.list_notices(job.recipe):
+            tell(sentence)
         trainer, engine = _build_trainer(job, run, began, workers, device)
         held.callback(task.close)
         now = {"engine": engine, **({"statistics": statistics} if statistics else {}), **provenance()}
@@ -168,6 +179,9 @@ def _build_trainer(
             processes=int(os.environ.get("LOCAL_WORLD_SIZE", world)),
             warn=warn if workers.is_main else mute,
         )
+    elif memory == "auto":
+        chosen = began.get("engine", {}).get("memory") or job.task.choose_memory(recipe, device)
+        memory = chosen or memory
     how = {"engine": options.engine, "memory": workers.broadcast("fast" if memory == "auto" else memory)}
     trainer = Trainer(job.task, recipe, options.seed, device=device, workers=workers, processes=processes, **how)
     return trainer, resume.describe_engine(trainer.prepared, **how, device=device, processes=world)
@@ -255,7 +269,10 @@ class Session:
     def plan(self) -> Plan:
         recipe, choices = self.job.recipe, getattr(self.trainer.prepared, "choices", ())
         plain = sorted({f"some units run plain: {choice.reason}." for choice in choices if choice.runner == "plain"})
-        notices = (*plain, *self._describe_threads(), *self.trainer.schedule.notices())
+        if isinstance(self.key.network, Chain):
+            plain = [f"PyTorch alone computes {self.key.network.name}, as it has no residual units."]
+        known = self.trainer.task.notices(self.trainer.net)
+        notices = (*plain, *known, *self._describe_threads(), *self.trainer.schedule.notices())
         examples, network = self.trainer.schedule.images, self.key.network.name
         names = self.run.path, network, self.key.data, examples, recipe.name, self.job.why
         return Plan(*names, recipe.batch, self.total, self.step, notices)

@@ -15,10 +15,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from resnets.engine import prepare
 from resnets.errors import UserError
+from resnets.nn import ResNet
 from resnets.recipe import Recipe
-from resnets.runs import ModuleKey
-from resnets.spec import Spec
+from resnets.runs import NetworkKey
 from resnets.training.distributed import Workers
 from resnets.training.optimizers import decay_groups
 from resnets.weights.files import write
@@ -39,12 +40,17 @@ class Task(ABC):
     """Batches, a loss and scores.
 
     A batch must follow from seed and step alone; then a run that is stopped and resumed ends with the same bytes.
+    docs/training.md describes the methods that a subclass has.
+
+    >>> sorted(resnets.Task.__abstractmethods__)
+    ['batch', 'build', 'count_examples', 'loss']
     """
 
     kind: str  # of tasks, for the name of the run
-    network: Spec | ModuleKey  # what is trained, for the name of the run
+    network: NetworkKey  # what is trained, for the name of the run
     data: str  # its name
     digest: str  # its hash
+    teacher: str = ""  # the hash of the weights of a teacher, if it has one
     weights: str = ""  # the hash of the weights to begin with, unless `network` says it
     splits: Collection[str] = ()  # to score; known after `open`. `test` is scored at the end, others each epoch
 
@@ -64,6 +70,10 @@ class Task(ABC):
 
     def close(self) -> None:  # noqa: B027
         pass
+
+    def list_notices(self, recipe: Recipe) -> list[str]:
+        """Sentences about long work before the first step."""
+        return []
 
     @abstractmethod
     def build(self, seed: int) -> nn.Module:
@@ -93,6 +103,18 @@ class Task(ABC):
         """Parameter groups for the optimizer; `rate` is the learning rate of a group, which the schedule scales."""
         return decay_groups(net, recipe)
 
+    def prepare(self, net: nn.Module, engine: str, memory: str) -> nn.Module:
+        """The network as the engine runs it in training."""
+        return prepare(net, engine=engine, memory=memory) if isinstance(net, ResNet) else net
+
+    def choose_memory(self, recipe: Recipe, device: torch.device) -> str | None:
+        """The memory mode that `auto` means; None: the loop estimates residual networks, and others are `fast`."""
+        return None
+
+    def notices(self, net: nn.Module) -> list[str]:
+        """Sentences about the training that a user should read before the first step."""
+        return []
+
     def image_side(self, recipe: Recipe) -> int | None:
         """The largest side of the images, to estimate the memory of a residual network; None: unknown."""
         return None
@@ -108,7 +130,7 @@ class Task(ABC):
 
     def measure_signal(self, net: nn.Module) -> dict[str, Any]:
         """A line of metrics about the signal in the network now."""
-        raise UserError(f"signal_every measures residual networks, and {self.network.name} is another module.")
+        raise UserError(f"signal_every measures residual units, and {self.network.name} has none.")
 
     def header(self) -> dict[str, str]:
         """What the file of weights says beside the run and its scores."""

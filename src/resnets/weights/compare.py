@@ -6,19 +6,26 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
-from resnets.spec import Spec
+from resnets.chain import Chain, NetworkSpec
+from resnets.other_systems import OTHERS
 from resnets.unit_spec import ORDERS, Shortcut, fields_of
 from resnets.zoo import NETWORKS
 
 
-def find_differing_fields(a: Spec, b: Spec) -> list[str]:
-    """The fields in which two specs compute different functions of the same weights."""
+def find_differing_fields(a: NetworkSpec, b: NetworkSpec) -> list[str]:
+    """The fields in which two networks compute different functions of the same weights; of two kinds, the name."""
+    if type(a) is not type(b):
+        return ["name"]
     left, right = _decisive(a), _decisive(b)
     return [field for field in left if left[field] != right[field]]
 
 
-def _decisive(spec: Spec) -> dict[str, Any]:
-    """The fields of a spec, with None where a field does not change what the net computes."""
+def _decisive(spec: NetworkSpec) -> dict[str, Any]:
+    """The fields of a network, with None where a field does not change what it computes."""
+    if isinstance(spec, Chain):
+        fields = {f.name: getattr(spec, f.name) for f in dataclasses.fields(spec)}
+        words = tuple(words for _, words in spec.parts)
+        return {**fields, "name": None, "bn_momentum": None, "rows": words}
     idle = {"name", "bn_momentum"}
     if spec.kernels[0] == 3 or 3 not in spec.kernels:
         idle.add("stride_on")  # both words name the first convolution
@@ -34,16 +41,18 @@ def _decisive(spec: Spec) -> dict[str, Any]:
     return fields
 
 
-def format_fields(spec: Spec, fields: Iterable[str]) -> str:
+def format_fields(spec: NetworkSpec, fields: Iterable[str]) -> str:
     """`order='original', num_classes=10`: fields as `create` takes them."""
     values = {field: getattr(spec, field) for field in fields}
+    if "rows" in values:
+        values["rows"] = f"those of {spec.name}"
     return ", ".join(f"{k}={(str(v) if isinstance(v, Shortcut) else v)!r}" for k, v in values.items())
 
 
-def format_creation(spec: Spec) -> str:
+def format_creation(spec: NetworkSpec) -> str:
     """The call that builds a spec's net."""
-    base = NETWORKS.get(spec.name)
-    if base is None:
+    base: NetworkSpec | None = OTHERS.get(spec.name) if isinstance(spec, Chain) else NETWORKS.get(spec.name)
+    if base is None or (isinstance(spec, Chain) and spec.rows != OTHERS[spec.name].rows):
         return f"resnets.nn.build({spec!r})"
     changed = format_fields(
         spec, [f.name for f in dataclasses.fields(spec) if getattr(spec, f.name) != getattr(base, f.name)]

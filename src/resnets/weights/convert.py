@@ -11,7 +11,7 @@ from resnets.bounded import read_bounded
 from resnets.data.transform import preprocessing_of
 from resnets.errors import UserError
 from resnets.metadata import parse_sides
-from resnets.nn import ResNet
+from resnets.nn import Network
 from resnets.options import takes
 from resnets.weights.classes import read_classes
 from resnets.weights.models import Model, open_model
@@ -23,13 +23,13 @@ from resnets.weights.tfjs import TEXT
 @takes(ConvertOptions)
 def convert(
     source: Model, out: str | os.PathLike[str], *, options: ConvertOptions, changes: dict[str, Any] | None = None
-) -> ResNet:
+) -> Network:
     """Write another library's weights as a safetensors file with network, classes, preprocessing and origin inside.
 
     `source` is what `load` takes: a file of torchvision, timm, akamaster or chenyaofo, or Keras's ResNet-50 as a
     package of TensorFlow.js. The network that was written is returned.
 
-    >>> net = resnets.convert("resnet50.pth", "resnet50.safetensors", classes="imagenet.json")
+    >>> net = resnets.convert("resnet50.pth", "resnet50.safetensors", classes="imagenet-classes.json")
     """
     net = open_model(source, network=options.network, changes=changes, source=options.library)
     net.metadata = dataclasses.replace(net.metadata, preprocessing=_preprocessing(net, options))
@@ -40,7 +40,7 @@ def convert(
     return net
 
 
-def _preprocessing(net: ResNet, options: ConvertOptions) -> Any:
+def _preprocessing(net: Network, options: ConvertOptions) -> Any:
     usual, channels = preprocessing_of(net.metadata, net.spec), net.spec.in_channels
     for name, values in (("mean", options.mean), ("std", options.std)):
         if values is not None and len(values) != channels:

@@ -21,15 +21,20 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from resnets.atomic import write_atomically
+from resnets.data import contrast
 from resnets.data.transform import preprocessing_of
+from resnets.detection import onnx as detector_onnx
 from resnets.engine.frozen import Frozen, freeze
 from resnets.engine.onnx import export as onnx_model
 from resnets.engine.onnx import need
 from resnets.errors import UserError
-from resnets.nn import ResNet, shortcuts
+from resnets.metadata import Preprocessing
+from resnets.nn import ChainNet, Network, ResNet, shortcuts
 from resnets.nn.structure import find_part_changes
 from resnets.options import takes
 from resnets.version import __version__
+from resnets.weights.detectors import describe as describe_detector
+from resnets.weights.detectors import is_detector, open_detector
 from resnets.weights.models import Model, open_model
 from resnets.weights.options import FORMATS, ExportOptions
 
@@ -42,8 +47,9 @@ class Exported:
     """What `export` wrote: the file, and by how much its scores differ from PyTorch's, of the largest score."""
 
     path: Path
-    net: ResNet = field(repr=False)
+    net: Any = field(repr=False)
     difference: float
+    open_size: bool = True  # whether the size of the images is left open
 
 
 @takes(ExportOptions)
@@ -61,13 +67,40 @@ def export(
 
     >>> resnets.export("preresnet20.cifar10", "net.onnx").path
     """
+    if is_detector(model):
+        if changes:
+            raise UserError(f"a detector is exported as it is; leave out {', '.join(changes)}.")
+        return export_detector(model, out, options.format)
     format = options.format or next((f for f, ending in FORMATS.items() if str(out).endswith(ending)), "onnx")
     net = open_model(model, changes=changes, fresh=True).float().eval()
     path = Path(out or file_name(net.spec.name, FORMATS[format]))
-    data, runs = (_onnx if format == "onnx" else _torch_export)(net, options.fold, describe(net))
-    off = difference(net, runs, preprocessing_of(net.metadata, net.spec).crop)
+    if options.fold and not isinstance(net, ResNet):
+        raise UserError(f"fold puts BN into the convolutions of residual units, and {net.spec.name} has none.")
+    open_size = not isinstance(net, ChainNet) or (format == "onnx" and net.spec.open_size)
+    data, runs = (_onnx if format == "onnx" else _torch_export)(net, options.fold, describe(net, open_size))
+    off = difference(net, runs, preprocessing_of(net.metadata, net.spec).crop, open_size)
     if not off <= CLOSE:
         raise UserError(f"the {format} graph's scores differ from PyTorch's by {off:.1e} of the largest; not written.")
+    write_atomically(path, data)
+    return Exported(path, net, off, open_size)
+
+
+def export_detector(model: Any, out: str | os.PathLike[str] | None, format: str | None) -> Exported:
+    """A detector as ONNX, with NMS inside; written only if its boxes are PyTorch's."""
+    if format == "torch-export" or str(out).endswith(FORMATS["torch-export"]):
+        raise UserError("a detector is exported as ONNX; torch.export cannot hold non-maximum suppression.")
+    net = copy.deepcopy(open_detector(model)).float().eval()
+    path = Path(out or file_name(net.spec.name, FORMATS["onnx"]))
+    about = {
+        "resnets.version": __version__,
+        "use": detector_onnx.describe_use(net),
+        "spec": json.dumps(net.spec.to_dict()),
+    }
+    data = detector_onnx.write(net, {**about, **describe_detector(net)})
+    need("onnx", "onnx").checker.check_model(data)
+    off = detector_onnx.compare(net)
+    if not off <= CLOSE:
+        raise UserError(f"the ONNX graph's detections differ from PyTorch's by {off:.1e}; not written.")
     write_atomically(path, data)
     return Exported(path, net, off)
 
@@ -77,7 +110,7 @@ def file_name(network: str, ending: str) -> str:
     return (re.sub(r"[^A-Za-z0-9_.-]+", "_", network)[:_LONGEST].lstrip(".") or "network") + ending
 
 
-def describe(net: ResNet) -> dict[str, str]:
+def describe(net: Network, open_size: bool = True) -> dict[str, str]:
     """The metadata of the exported file."""
     known = {
         "spec": net.spec.to_dict(),
@@ -86,24 +119,40 @@ def describe(net: ResNet) -> dict[str, str]:
         "provenance": dict(net.metadata.provenance),
     }
     texts = {key: json.dumps(value) for key, value in known.items() if value}
-    return {"resnets.version": __version__, "use": describe_use(net), **texts}
+    return {"resnets.version": __version__, "use": describe_use(net, open_size), **texts}
 
 
-def describe_use(net: ResNet) -> str:
+def describe_use(net: Network, open_size: bool = True) -> str:
     """How to prepare the input, in words."""
     read = preprocessing_of(net.metadata, net.spec)
-    mean, std = ([round(value, 6) for value in values] for values in (read.mean, read.std))
-    pixels = "x / 255 less the mean training image" if read.normalize == "pixel" else f"(x / 255 - {mean}) / {std}"
+    fixed = not open_size or read.normalize in contrast.KINDS  # the mean image has a size
+    sizes = "no other size" if fixed else "any larger size works too"
     return (
-        f"RGB, shorter side {read.resize}, centre crop {read.crop}, {pixels}; any larger size works too. "
+        f"RGB, shorter side {read.resize}, centre crop {read.crop}, {_describe_pixels(read)}; {sizes}. "
         "Softmax of the scores gives probabilities."
     )
 
 
-def difference(net: ResNet, runs: Callable[[Tensor], Tensor], side: int) -> float:
+def _describe_pixels(read: Preprocessing) -> str:
+    """What becomes of the pixels x, from 0 to 255."""
+    if read.normalize == "pixel":
+        return "x / 255 less the mean training image"
+    if read.normalize in contrast.KINDS:
+        return f"{contrast.WORDS[read.normalize]} of the file of weights"
+    mean, std = ([round(value, 6) for value in values] for values in (read.mean, read.std))
+    return f"(x / 255 - {mean}) / {std}"
+
+
+def difference(net: Network, runs: Callable[[Tensor], Tensor], side: int, open_size: bool = True) -> float:
     """The largest difference of the scores, relative to the largest, on shapes that the exporter did not see."""
     draw, worst = torch.Generator().manual_seed(0), 0.0
-    for shape in ((1, side, side), (3, side, side + 8), (2, side + 24, side + 1)):
+    shapes = ((1, side, side), (3, side, side + 8), (2, side + 24, side + 1))
+    if isinstance(net, ChainNet):
+        side, more = net.spec.input_size, 2 * net.spec.input_size  # at every size the branches may not fit
+        shapes = ((1, side, side), (2, side, more), (3, more, side))
+    if not open_size:
+        shapes = ((1, side, side), (2, side, side), (3, side, side))
+    for shape in shapes:
         x = torch.randn(shape[0], net.spec.in_channels, *shape[1:], generator=draw)
         with torch.no_grad():
             wanted = net(x)
@@ -111,7 +160,7 @@ def difference(net: ResNet, runs: Callable[[Tensor], Tensor], side: int) -> floa
     return worst
 
 
-def _onnx(net: ResNet, fold: bool, known: dict[str, str]) -> tuple[bytes, Callable[[Tensor], Tensor]]:
+def _onnx(net: Network, fold: bool, known: dict[str, str]) -> tuple[bytes, Callable[[Tensor], Tensor]]:
     data = onnx_model(net, folded=fold, about=known)
     need("onnx", "onnx").checker.check_model(data)
     runtime = need("onnxruntime", "onnx")
@@ -119,12 +168,27 @@ def _onnx(net: ResNet, fold: bool, known: dict[str, str]) -> tuple[bytes, Callab
     return data, lambda x: torch.from_numpy(session.run(None, {"images": x.numpy()})[0])
 
 
-def _torch_export(net: ResNet, fold: bool, known: dict[str, str]) -> tuple[bytes, Callable[[Tensor], Tensor]]:
+def _torch_export(net: Network, fold: bool, known: dict[str, str]) -> tuple[bytes, Callable[[Tensor], Tensor]]:
+    if isinstance(net, ChainNet):
+        return _export_chain(net, known)
+    assert isinstance(net, ResNet)
     module = Traced(freeze(net) if fold else net)
     least = 2**net.spec.halvings + 1  # of which a map of more than one pixel is left: one would be taken for a constant
     batch, height, width = torch.export.Dim("batch"), *(torch.export.Dim(n, min=least) for n in ("height", "width"))
     example = torch.zeros(2, net.spec.in_channels, 2 * least, 3 * least)
     program = torch.export.export(module, (example,), dynamic_shapes=({0: batch, 2: height, 3: width},))
+    return _write_program(program, known)
+
+
+def _export_chain(net: ChainNet, known: dict[str, str]) -> tuple[bytes, Callable[[Tensor], Tensor]]:
+    """With the batch left open; fully connected layers and windows fix the size of the images."""
+    side = net.spec.input_size
+    example = torch.zeros(2, net.spec.in_channels, side, side)
+    program = torch.export.export(net, (example,), dynamic_shapes=({0: torch.export.Dim("batch")},))
+    return _write_program(program, known)
+
+
+def _write_program(program: Any, known: dict[str, str]) -> tuple[bytes, Callable[[Tensor], Tensor]]:
     file = io.BytesIO()
     torch.export.save(program, file, extra_files={"resnets.json": json.dumps(known)})
     again = torch.export.load(io.BytesIO(file.getvalue())).module()

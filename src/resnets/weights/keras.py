@@ -18,6 +18,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from resnets.chain import require_residual
 from resnets.errors import UserError
 from resnets.metadata import Metadata, Preprocessing
 from resnets.nn import ResNet, build
@@ -82,7 +83,8 @@ def _spec(layers: Mapping[str, Any], arrays: Mapping[str, Array], source: Path) 
         classes = arrays["fc1000/bias"].shape[0]
     except (KeyError, TypeError, IndexError) as error:
         raise UserError(f"{source} holds another net than Keras's ResNet-50 of 2015: it has no {error}.") from error
-    return spec_of("resnet50", blocks=blocks, widths=widths, num_classes=classes, bn_eps=eps, stride_on="1x1")
+    spec = spec_of("resnet50", blocks=blocks, widths=widths, num_classes=classes, bn_eps=eps, stride_on="1x1")
+    return require_residual(spec, "Keras's ResNet-50 has")
 
 
 def _require_same(layers: Mapping[str, Any], spec: Spec, source: Path) -> None:

@@ -2,71 +2,23 @@
 
 A `Layout` lists a library's modules beside ours by walking a spec; read from left to right it writes their
 files, from right to left it loads them. Names and shapes can agree while the function differs, so a layout
-also lists the conventions that a net must follow before its weights mean the same in both libraries.
+also lists the conventions that a net must follow before its weights mean the same in both libraries. Those of
+residual networks stand here, those of other systems in `chain_layouts`.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Mapping
 
-import torch
 from torch import Tensor
 
+from resnets.chain import Chain, NetworkSpec
 from resnets.errors import UserError
 from resnets.metadata import IMAGENET_MEAN_STD
 from resnets.spec import Spec
 from resnets.unit_spec import KERNELS, ORDERS, Identity
-from resnets.weights.compare import find_differing_fields, format_creation, format_fields
-
-Floats = tuple[float, ...]
-Pairs = Iterator[tuple[str, str]]  # our module, their module
-
-
-@dataclass(frozen=True)
-class Layout:
-    """A library's names for our modules, with the conventions behind them."""
-
-    title: str
-    sources: tuple[str, ...]  # what `source` and `format` call it; the first is what a report says
-    marks: tuple[str, ...]  # each begins some name in every file of this layout
-    modules: Callable[[Spec], Pairs] | None = None  # none where their names are ours
-    conventions: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # field of a spec -> what it may be
-    conv_classifier: bool = False  # the classifier is a 1x1 convolution
-    mean_std: Callable[[Spec], tuple[Floats, Floats] | None] = lambda spec: None  # with which its nets were trained
-    first: tuple[str, int] | None = (
-        None  # the name of the first filters and their size, where names alone do not distinguish libraries
-    )
-
-    def names(self, spec: Spec, tensors: Collection[str]) -> dict[str, str]:
-        """Map our tensors' names to theirs."""
-        if self.modules is None:
-            return {name: name for name in tensors}
-        theirs = dict(self.modules(spec))
-        split = {name: name.rpartition(".") for name in tensors}
-        return {name: f"{theirs[module]}.{leaf}" for name, (module, _, leaf) in split.items()}
-
-    def shape(self, name: str, ours: torch.Size) -> torch.Size:
-        """Their shape of our tensor `name`; the numbers lie in memory in the same order."""
-        return torch.Size([*ours, 1, 1]) if self.conv_classifier and name == "classifier.weight" else ours
-
-    def adapt(self, spec: Spec) -> dict[str, Any]:
-        """The fields in which a spec differs from the conventions, with the values that follow them."""
-        return {k: may[0] for k, may in self.conventions.items() if getattr(spec, k) not in may}
-
-    def require(self, spec: Spec, what: str) -> None:
-        """Refuse a net that computes something else from the same tensors."""
-        fitted = self.adapt(spec)
-        wanted = dataclasses.replace(spec, **fitted)
-        if wrong := [name for name in find_differing_fields(spec, wanted) if name in fitted]:
-            wanted = dataclasses.replace(spec, **{name: fitted[name] for name in wrong})
-            raise UserError(
-                f"{what} {self.title}, which means {format_fields(wanted, wrong)}, and the net has "
-                f"{format_fields(spec, wrong)}: build it with {format_creation(wanted)}."
-            )
-
+from resnets.weights.chain_layouts import CHAINS
+from resnets.weights.layout import Layout, Pairs
 
 # --- the layouts ------------------------------------------------------------------------------
 
@@ -125,6 +77,7 @@ _CIFAR_MEAN_STD = {  # by classes, as chenyaofo's logs of training state them
 }
 
 OURS = Layout("resnets", ("resnets",), ("units.",))
+OURS_CHAIN = Layout("resnets", ("resnets",), ("rows.",))
 TIMM_V2 = Layout(
     "timm's resnetv2",
     ("timm",),
@@ -171,8 +124,10 @@ TORCHVISION = Layout(
     _torchvision,
     {"order": ("original",), "stem_activation": (True,), **_IMAGENET, **_COMMON},
 )
-LAYOUTS = (OURS, TIMM_V2, AKAMASTER, CHENYAOFO, TORCHVISION)  # the marks of some include torchvision's: it comes last
-PEERS = ("torchvision", "timm", "akamaster", "chenyaofo")
+LAYOUTS: tuple[Layout, ...] = (  # the marks of some include torchvision's: it comes last
+    *(OURS, OURS_CHAIN, *CHAINS, TIMM_V2, AKAMASTER, CHENYAOFO, TORCHVISION),
+)
+PEERS = ("torchvision", "timm", "akamaster", "chenyaofo", "micronet")
 
 
 def recognise(tensors: Mapping[str, Tensor]) -> Layout | None:
@@ -186,8 +141,16 @@ def _has_marks(tensors: Mapping[str, Tensor], layout: Layout) -> bool:
     return all(any(name.startswith(mark) for name in tensors) for mark in layout.marks)
 
 
-def layout_of(peer: str, spec: Spec) -> Layout:
+def layout_of(peer: str, spec: NetworkSpec) -> Layout:
     """How a peer writes a net of this spec: timm's pre-activation nets have names of their own."""
+    if isinstance(spec, Chain):
+        found = next((layout for layout in CHAINS if peer in layout.sources and layout.find(spec)), None)
+        if found is None:
+            raise UserError(f"{peer} has no {spec.name}, so its weights cannot be written in that format.")
+        return found
     if peer == "timm":
         return TIMM_V2 if ORDERS[spec.order].preactivated else TORCHVISION
-    return next(layout for layout in LAYOUTS if peer in layout.sources)
+    residual = (AKAMASTER, CHENYAOFO, TORCHVISION)
+    if not (fitting := [layout for layout in residual if peer in layout.sources]):
+        raise UserError(f"{peer} has no {spec.name}, so its weights cannot be written in that format.")
+    return fitting[0]

@@ -6,6 +6,7 @@ Our own files are safetensors with the net's spec in the header, so that the net
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,18 +14,21 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from resnets.chain import NetworkSpec, parse_network
 from resnets.errors import UserError, one_of
-from resnets.nn import ResNet, build
+from resnets.metadata import Metadata
+from resnets.nn import Network, ResNet, build
 from resnets.nn.network import renew_shortcuts
 from resnets.nn.structure import find_change
-from resnets.spec import Spec
 from resnets.version import __version__
 from resnets.weights import files
 from resnets.weights.compare import find_differing_fields, format_creation, format_fields
 from resnets.weights.files import AnyPath, WeightsFile, some
-from resnets.weights.layouts import OURS, PEERS, Layout, layout_of, recognise
+from resnets.weights.layout import Layout
+from resnets.weights.layouts import OURS, PEERS, layout_of, recognise
 
 FORMATS = ("resnets", *PEERS)
+_ARRAYS = "preprocessing."  # begins the names of what is no weight
 
 
 @dataclass(frozen=True)
@@ -42,24 +46,25 @@ class LoadReport:
         return f"Loaded {self.tensors} tensors named as in {self.source}{under}{without}."
 
 
-def load_weights(net: ResNet, path: AnyPath, source: str = "auto") -> LoadReport:
+def load_weights(net: Network, path: AnyPath, source: str = "auto") -> LoadReport:
     """Fill a net from a file of weights: all of it, or nothing and a `UserError`.
 
     The file is safetensors or a torch file with a state dict, from `resnets`, `torchvision`, `timm` (its
     `resnet*` and `resnetv2_*` with BatchNorm), `akamaster` or `chenyaofo` (CIFAR); `source` insists on one of them. The
     values are converted to the net's dtype and device.
 
-    >>> report = resnets.load_weights(resnets.create("resnet20"), "resnet20.th")
+    >>> net = resnets.create("resnet20", resize="pad_both")  # as the library of that file has it
+    >>> report = resnets.load_weights(net, "resnet20.th")
     """
     if any(tensor.is_meta for tensor in net.state_dict().values()):
         raise UserError("a net on the meta device has no memory for weights; move it with net.to_empty(device='cpu').")
-    file = files.read(path)
+    file, _ = split_arrays(files.read(path))
     return fill(net, file, layout_of_file(file, source), source)
 
 
-def fill(net: ResNet, file: WeightsFile, layout: Layout, source: str = "auto") -> LoadReport:
+def fill(net: Network, file: WeightsFile, layout: Layout, source: str = "auto") -> LoadReport:
     """Copy the tensors of a file into a net, all or none."""
-    if layout is OURS:
+    if layout.is_ours:
         _require_same(net.spec, file)
     else:
         layout.require(net.spec, f"{file.path} holds weights of")
@@ -78,35 +83,53 @@ def layout_in(path: AnyPath, source: str = "auto") -> Layout:
     return layout_of_file(files.read(path), source)
 
 
-def build_from_file(file: WeightsFile) -> ResNet:
+def build_from_file(file: WeightsFile) -> Network:
     """The net of a file that `save_weights` wrote, with its weights and their dtype."""
     path, spec = file.path, _spec_in(file.metadata, file.path)
+    file, arrays = split_arrays(file)
     if spec.depth > len(file.tensors):  # a false description could make us build forever
         raise UserError(f"{path} describes {spec.depth} layers of weights and holds {len(file.tensors)} tensors.")
     try:
-        net = build(spec, device="meta")
+        net: Network = build(spec, device="meta")
     except (RuntimeError, OverflowError, TypeError) as error:
         raise UserError(f"{path} describes a network that is too large to build.") from error
     found = _match_tensors(net, file, OURS)
-    renew_shortcuts(net, torch.Generator())  # what a module of a user's own has besides tensors
+    if isinstance(net, ResNet):
+        renew_shortcuts(net, torch.Generator())  # what a module of a user's own has besides tensors
     net.load_state_dict({name: tensor.to("cpu", copy=True) for name, tensor in found.items()}, assign=True)
+    net.metadata = Metadata(arrays=arrays)
     return net
 
 
-def read_spec(path: AnyPath) -> Spec:
+def split_arrays(file: WeightsFile) -> tuple[WeightsFile, dict[str, Tensor]]:
+    """The weights of a file, and the tensors of its preprocessing."""
+    arrays = {name: tensor for name, tensor in file.tensors.items() if name.startswith(_ARRAYS)}
+    weights = {name: tensor for name, tensor in file.tensors.items() if name not in arrays}
+    found = {name.removeprefix(_ARRAYS): tensor for name, tensor in arrays.items()}
+    return dataclasses.replace(file, tensors=weights), found
+
+
+def read_spec(path: AnyPath) -> NetworkSpec:
     """The spec in the header of a file that `save_weights` wrote; no tensor is read."""
     return _spec_in(files.read_metadata(path), path)
 
 
 def save_weights(
-    net: ResNet, path: AnyPath, *, format: str = "resnets", metadata: Mapping[str, str] | None = None
+    net: Network,
+    path: AnyPath,
+    *,
+    format: str = "resnets",
+    metadata: Mapping[str, str] | None = None,
+    arrays: Mapping[str, Tensor] | None = None,
 ) -> None:
     """Write a net's weights as safetensors, atomically.
 
     In the format `resnets` the header carries the net's spec; `torchvision`, `timm` and `akamaster` write these
     libraries' names for a net that follows their conventions. `metadata` is added to the header; by default that is
-    what the net itself knows, its classes and preprocessing.
+    what the net itself knows, its classes and preprocessing. `arrays` are tensors of its preprocessing, which the file
+    keeps beside the weights.
 
+    >>> net = resnets.create("preresnet20", seed=0)
     >>> resnets.save_weights(net, "net.safetensors")
     """
     header = {"format": "pt", "resnets.version": __version__}
@@ -118,10 +141,14 @@ def save_weights(
         if key == "format" or key.startswith("resnets."):
             raise UserError(f"metadata key {key!r} is taken; choose another name.")
         header[key] = value
-    files.write(path, _export_state(net, OURS) if format == "resnets" else to_peer(net, format), header)
+    if format != "resnets":
+        return files.write(path, to_peer(net, format), header)
+    kept = net.metadata.arrays if arrays is None else arrays
+    beside = {f"{_ARRAYS}{name}": tensor.detach().cpu().contiguous() for name, tensor in kept.items()}
+    files.write(path, {**_export_state(net, OURS), **beside}, header)
 
 
-def to_peer(net: ResNet, format: str) -> dict[str, Tensor]:
+def to_peer(net: Network, format: str) -> dict[str, Tensor]:
     """The state dict of the same net in `torchvision`, `timm` or `akamaster`, as contiguous tensors on the CPU.
 
     As in `state_dict`, tensors that are so already share the net's memory.
@@ -133,7 +160,7 @@ def to_peer(net: ResNet, format: str) -> dict[str, Tensor]:
     return _export_state(net, layout)
 
 
-def _export_state(net: ResNet, layout: Layout) -> dict[str, Tensor]:
+def _export_state(net: Network, layout: Layout) -> dict[str, Tensor]:
     state = net.state_dict()
     if any(tensor.is_meta for tensor in state.values()):
         raise UserError("a net on the meta device has no weights to write.")
@@ -173,19 +200,19 @@ def layout_of_file(file: WeightsFile, source: str = "auto") -> Layout:
     return layout
 
 
-def _spec_in(metadata: Mapping[str, str], path: AnyPath) -> Spec:
+def _spec_in(metadata: Mapping[str, str], path: AnyPath) -> NetworkSpec:
     if "resnets.spec" not in metadata:
         raise UserError(
             f"{path} does not say which network it holds: build that with resnets.create(name) and fill it with "
             "resnets.load_weights(net, path)."
         )
     try:
-        return Spec.from_dict(json.loads(metadata["resnets.spec"]))
+        return parse_network(json.loads(metadata["resnets.spec"]))
     except (ValueError, TypeError, RecursionError) as error:
         raise UserError(f"{path} describes its network in a way that cannot be read: {error}") from error
 
 
-def _require_same(spec: Spec, file: WeightsFile) -> None:
+def _require_same(spec: NetworkSpec, file: WeightsFile) -> None:
     """Refuse a file of ours for a net that computes something else; without a spec only shapes are compared."""
     if "resnets.spec" not in file.metadata:
         return
@@ -201,7 +228,7 @@ def _require_same(spec: Spec, file: WeightsFile) -> None:
 # --- matching the tensors ----------------------------------------------------------------
 
 
-def _match_tensors(net: ResNet, file: WeightsFile, layout: Layout) -> dict[str, Tensor]:
+def _match_tensors(net: Network, file: WeightsFile, layout: Layout) -> dict[str, Tensor]:
     """The file's tensors under our names and in our shapes, or a refusal that names those that do not fit.
 
     Other libraries' old files lack BN's counter of batches, on which nothing depends while BN has a momentum.
@@ -215,7 +242,7 @@ def _match_tensors(net: ResNet, file: WeightsFile, layout: Layout) -> dict[str, 
         shape = layout.shape(name, own.shape)
         tensor = file.tensors.get(theirs[name])
         if tensor is None:
-            if layout is OURS or not name.endswith(".num_batches_tracked"):
+            if layout.is_ours or not name.endswith(".num_batches_tracked"):
                 faults["missing"].append(theirs[name])
         elif fault := _find_fault(tensor, shape, own):
             word, detail = fault
@@ -223,7 +250,7 @@ def _match_tensors(net: ResNet, file: WeightsFile, layout: Layout) -> dict[str, 
         else:
             fitting[name] = tensor.reshape(own.shape)
     if problems := [f"{_count(names)} {fault} ({some(names)})" for fault, names in faults.items() if names]:
-        bias = file.tensors.get(theirs["classifier.bias"])
+        bias = file.tensors.get(theirs[f"{net.class_layers[-1]}.bias"])
         classes = len(bias) if bias is not None and bias.dim() == 1 else net.spec.num_classes
         advice = f"; build the net with num_classes={classes}" if classes != net.spec.num_classes else ""
         raise UserError(f"{file.path} does not fit {net.spec.name}: {'; '.join(problems)}{advice}.")

@@ -10,9 +10,13 @@ from typing import Any
 
 from torch import Tensor
 
+from resnets.chain import Chain, NetworkSpec
 from resnets.errors import UserError
 from resnets.spec import Spec
-from resnets.weights.layouts import OURS, TIMM_V2, Layout
+from resnets.weights.chain_layouts import ChainLayout
+from resnets.weights.compare import find_differing_fields
+from resnets.weights.layout import Layout
+from resnets.weights.layouts import TIMM_V2
 from resnets.zoo import NETWORKS
 
 _CONV = {  # stage, place in the stage and number of a convolution
@@ -22,13 +26,15 @@ _CONV = {  # stage, place in the stage and number of a convolution
 _STEMS = {7: "imagenet", 3: "cifar"}
 
 
-def infer_spec(tensors: Mapping[str, Tensor], layout: Layout, where: object) -> Spec | None:
+def infer_spec(tensors: Mapping[str, Tensor], layout: Layout, where: object) -> NetworkSpec | None:
     """The network that these tensors are; None where names and shapes do not say, as in files of ours without a spec.
 
     What no network of this package has (groups of filters, other ratios of widths) is named in a `UserError`.
     """
-    if layout is OURS:
+    if layout.is_ours:
         return None
+    if isinstance(layout, ChainLayout):
+        return layout.infer(tensors, where)
     shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
     timm = layout is TIMM_V2
     units = _units(shapes, _CONV["timm" if timm else "torchvision"])
@@ -96,7 +102,9 @@ def _name(found: Mapping[str, Any]) -> str:
     return f"{'preresnet' if found['order'] == 'full_preact' else 'resnet'}{depth}"
 
 
-def find_differences(named: Spec, inferred: Spec) -> list[str]:
+def find_differences(named: NetworkSpec, inferred: NetworkSpec) -> list[str]:
     """The fields of its form in which a named network is not what a file holds."""
+    if isinstance(named, Chain) or isinstance(inferred, Chain):
+        return [name for name in find_differing_fields(named, inferred) if name != "input_size"]
     fields = ("stem", "blocks", "widths", "kernels", "order", "in_channels", "num_classes")
     return [field for field in fields if getattr(named, field) != getattr(inferred, field)]

@@ -15,11 +15,8 @@ import torch
 from resnets.engine.native.kernels import ACT, ADD, Kernels, Sink, Source
 from resnets.native_build import Library, Ways, load_or_say, open_checked
 
-_WAYS = Ways(  # for this very CPU, or for any of its kind
-    compile=(
-        ("-std=c++17", "-O3", "-fPIC", "-pthread", "-march=native"),
-        ("-std=c++17", "-O3", "-fPIC", "-pthread"),
-    ),
+WAYS = Ways(  # for this very CPU: code for any of its kind would be slower than PyTorch's
+    compile=tuple(("-std=c++17", "-O3", "-fPIC", "-pthread", cpu) for cpu in ("-march=native", "-mcpu=native")),
     link=(("-pthread",),),
 )
 
@@ -35,7 +32,7 @@ class Loaded(NamedTuple):
 def load() -> Loaded:
     """The kernels of this process, compiled on first use. A failure is reported once."""
     source = Path(__file__).with_name("kernels.cpp")
-    library = Library(source, "kernels", _WAYS, _open, salt=torch.__version__)
+    library = Library(source, "kernels", WAYS, _open, salt=torch.__version__)
     instead = "PyTorch computes without kernels of our own (RESNETS_NATIVE=0 says so for good)"
     return Loaded(*load_or_say(library, instead))
 

@@ -32,7 +32,8 @@ struct Source {
 // How numbers go out. PLAIN: y = v. ADD: v + add. ADD_RELU: max(v + add, 0). MASK: v where a m + d > 0 (m > 0 without
 // a), else 0. Without y nothing is kept but the sums: those of y and of y (q - c) over all pixels, 2 x channels; y y where
 // there is no q. A map that is `large` leaves the caches before anybody reads it; its lines are whole and aligned.
-enum End : int64_t { PLAIN = 0, ADD = 1, ADD_RELU = 2, MASK = 3 };
+// OFFSET: v + d, plus `add` where there is one, and OFFSET_RELU: max(that, 0); both without sums.
+enum End : int64_t { PLAIN = 0, ADD = 1, ADD_RELU = 2, MASK = 3, OFFSET = 4, OFFSET_RELU = 5 };
 struct Sink {
     int64_t end, large;
     float* y;
@@ -121,12 +122,17 @@ class Exit {
   public:
     inline void open(const Sink& s, size_t c) {
         if (END == MASK && s.a) a = load_as<V>(s.a + c), d = load_as<V>(s.d + c);
+        if (END == OFFSET || END == OFFSET_RELU) d = load_as<V>(s.d + c);
         if (SUMS && s.q) center = load_as<V>(s.c + c);
     }
     inline void write(const Sink& s, size_t at, V v) {
         V m{};
         if (END == ADD || END == ADD_RELU) v += load_as<V>(s.add + at);
-        if (END == ADD_RELU) v = where_positive(v, v);
+        if (END == OFFSET || END == OFFSET_RELU) {
+            v += d;
+            if (s.add) v += load_as<V>(s.add + at);
+        }
+        if (END == ADD_RELU || END == OFFSET_RELU) v = where_positive(v, v);
         if (END == MASK) {
             m = load_as<V>(s.m + at);
             v = where_positive(s.a ? a * m + d : m, v);
@@ -175,6 +181,8 @@ void with_sink(const Sink& s, Work work) {
         case ADD: return choose(Number<ADD>());
         case ADD_RELU: return choose(Number<ADD_RELU>());
         case MASK: return choose(Number<MASK>());
+        case OFFSET: return work(Number<OFFSET>(), std::false_type());
+        case OFFSET_RELU: return work(Number<OFFSET_RELU>(), std::false_type());
         default: return choose(Number<PLAIN>());
     }
 }
@@ -395,7 +403,7 @@ inline void multiply_panel_out(const Sink& sink, size_t pixel, size_t rows, cons
     UNROLL for (int n = 0; n < N; n++) exits[n].open(sink, c + n * LANES);
     over_blocks(rows, [&](size_t r, auto count) {
         V sum[count()][N] = {};
-        accumulate_block<V, count(), N>(a + r * k, k, k, b, sum);
+        accumulate_block<V, count(), N>(a + r * k, k, k, b, k * 2 * L, sum);
         for (int i = 0; i < count(); i++)
             UNROLL for (int n = 0; n < N; n++)
                 exits[n].write(sink, (pixel + r + i) * columns + c + n * LANES, sum[i][n]);
@@ -411,10 +419,9 @@ APART void multiply_out(const Sink& sink, size_t pixel, size_t rows, const float
         multiply(rows, a, k, b, columns, made);
         return write_pixels<END, SUMS>(sink, [=](size_t i) { return pixel + i; }, rows, columns, made, sums);
     }
-    size_t c = 0;
-    for (; c + 2 * L <= columns; c += 2 * L)
-        multiply_panel_out<END, SUMS, wide, 2 * L / W>(sink, pixel, rows, a, k, b + c * k, c, columns, sums);
-    if (c < columns) multiply_panel_out<END, SUMS, vec, 1>(sink, pixel, rows, a, k, b + c * k, c, columns, sums);
+    over_panels(columns, [&](size_t c, auto zero, auto vectors) {
+        multiply_panel_out<END, SUMS, decltype(zero), vectors()>(sink, pixel, rows, a, k, b + c * k, c, columns, sums);
+    });
 }
 
 // work(share, position, channel) for each eight channels of each pixel of maps with `into` channels.
@@ -781,7 +788,8 @@ void find_3x3_filters_gradient(const Shape& s, const Source& source, const Sourc
 constexpr size_t PANEL = 2 * L;  // channels
 
 bool has_many_filters(const Shape& s, int64_t least) {
-    return s.into % PANEL == 0 && s.out % PANEL == 0 && s.into * s.out >= least && s.height * s.width <= 28 * 28;
+    const bool small = s.height * s.width <= 28 * 28 || (s.into * s.out >= 1 << 19 && s.n * s.height * s.width <= 64 * 64);
+    return s.into % PANEL == 0 && s.out % PANEL == 0 && s.into * s.out >= least && small;
 }
 
 // Images whose transformed tiles fit into the third cache.
@@ -831,7 +839,7 @@ void convolve_by_channels(const Shape& s, const Source& source, const float* wei
                             else transform_filters<T>(weight, k, c + column, from + row, false, to, matrix, PANEL);
                         }
                     for (int p = 0; p < P; p++)
-                        multiply_rows<wide, 2 * L / W>(count, in + p * left + from, k, deep, filters + p * matrix, PANEL,
+                        multiply_rows<wide, 2 * L / W>(count, in + p * left + from, k, deep, filters + p * matrix, 0, PANEL,
                                                        out + p * right, from);
                 }
                 for (size_t i = 0; i < images; i++) {
@@ -888,7 +896,7 @@ void find_filters_gradient_by_channels(const Shape& s, const Source& source, con
                 for (int p = 0; p < P; p++)
                     over_blocks(PANEL, [&](size_t r, auto height) {
                         outer_block<wide, height(), 2 * L / W>(images * tiles, in + p * left + row * panel + r, PANEL,
-                                                               out + p * right + column * panel, PANEL,
+                                                               out + p * right + column * panel, PANEL, 0,
                                                                made + (p * PANEL + r) * PANEL, PANEL);
                     });
                 for (size_t i = 0; i < PANEL; i += L)
@@ -1222,3 +1230,5 @@ void norm_backward(const Norm* norm, const double* sums, const double* exact, fl
 }
 
 }  // extern "C"
+
+#include "units.h"

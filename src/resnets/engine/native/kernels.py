@@ -16,45 +16,47 @@ from resnets.engine.threads import count_threads
 _Pointer, _Number = ctypes.c_void_p, ctypes.c_int64
 VERSION = 3  # of their rounding: another order of sums is another version
 RAW, ACT, LINEAR, RELU, AFFINE = range(5)  # ways in
-PLAIN, ADD, ADD_RELU, MASK = range(4)  # ways out
+PLAIN, ADD, ADD_RELU, MASK, OFFSET, OFFSET_RELU = range(6)  # ways out
 _FUNCTIONS = (
     *(f"conv{kind}{what}" for kind in ("3x3", "1x1", "_any") for what in ("", "_filters_gradient")),
     "conv1x1_backward",
     "pass",
-    *(f"{kind}_{way}" for kind in ("norm", "gate", "linear", "pad") for way in ("forward", "backward")),
+    *(f"{kind}_{way}" for kind in ("norm", "gate", "linear", "pad", "units") for way in ("forward", "backward")),
 )
 
 
-_LARGE = 4 << 20  # floats of a map that no cache holds until it is read
+LARGE = 4 << 20  # floats of a map that no cache holds until it is read
 _LINE = 16  # floats in a line of a cache
 _ONE_PASS = 1 << 16  # filters of a 1x1 convolution up to which its maps, not its filters, decide its time
 
 
-def _fields(kinds: str, pointers: str) -> list[tuple[str, type]]:
-    return [(name, _Number) for name in kinds.split()] + [(name, _Pointer) for name in pointers.split()]
+def fields(numbers: str, pointers: str = "", doubles: str = "") -> list[tuple[str, type]]:
+    """The fields of a structure of the library: whole numbers, then pointers, then floats."""
+    kinds = (numbers, _Number), (pointers, _Pointer), (doubles, ctypes.c_double)
+    return [(name, kind) for names, kind in kinds for name in names.split()]
 
 
 class _Source(ctypes.Structure):
-    _fields_ = _fields("way", "x z a b c d")
+    _fields_ = fields("way", "x z a b c d")
 
 
 class _Sink(ctypes.Structure):
-    _fields_ = _fields("end large", "y add m a d q c sums")
+    _fields_ = fields("end large", "y add m a d q c sums")
 
 
 class _Shape(ctypes.Structure):
-    _fields_ = _fields("n height width into out threads side stride padding", "")
+    _fields_ = fields("n height width into out threads side stride padding")
 
 
 class _Norm(ctypes.Structure):
     _fields_ = [
-        ("channels", _Number), ("pixels", _Number), *((name, ctypes.c_double) for name in ("eps", "momentum", "times")),
-        *_fields("", "gamma beta running_mean running_var"),
-    ]  # fmt: skip
+        *fields("channels pixels", doubles="eps momentum times"),
+        *fields("", "gamma beta running_mean running_var"),
+    ]
 
 
 class _Gate(ctypes.Structure):
-    _fields_ = _fields("exclusive", "z bias x r")
+    _fields_ = fields("exclusive", "z bias x r")
 
 
 def _at(tensor: Tensor | None) -> int | None:
@@ -83,7 +85,9 @@ class Source:
 
 @dataclass(slots=True)
 class Sink:
-    """How a result v goes out: v; v + add; max(v + add, 0); v where a m + d > 0. Sums: of y and y (q - c)."""
+    """How a result v goes out: v; v + add; max(v + add, 0); v where a m + d > 0; v + d [+ add]; max(v + d [+ add], 0).
+    Sums: of y and y (q - c).
+    """
 
     end: int = PLAIN
     add: Tensor | None = None
@@ -167,7 +171,7 @@ class Kernels:
         """The gradient of the filters if they learn, and that of the input with its sums if there is a sink for it."""
         out, into, _, _ = weight.shape
         n, _, height, width = source.x.shape
-        if learns and sink and _function(weight, stride) == "conv1x1" and out * into <= _ONE_PASS:
+        if learns and sink and takes_one_pass(weight, stride):
             y, of_weight = empty_map(source.x.shape), torch.empty_like(weight, memory_format=torch.channels_last)
             sums = _sums(into) if sink.sums else None
             shape, left, right = (
@@ -208,6 +212,14 @@ class Kernels:
         n, into, height, width = to.shape
         shape = _Shape(n, height, width, into, grad.shape[1], count_threads(), 1, stride, front)
         self._library.pad_backward(ctypes.byref(shape), _pointer(grad), _pointer(to))
+
+    def units_forward(self, units: ctypes.Structure, sums: Tensor | None, sums_of_y: Tensor | None) -> None:
+        """Units in a row; see `units.py`."""
+        self._library.units_forward(ctypes.byref(units), *map(_Pointer, map(_at, (sums, sums_of_y))))
+
+    def units_backward(self, units: ctypes.Structure, *tensors: Tensor, middle: int) -> None:
+        """From the gradient of y those of the parameters and of x; the last tensor is room for maps."""
+        self._library.units_backward(ctypes.byref(units), *map(_pointer, tensors), _Number(middle))
 
     # --- BN -------------------------------------------------------------------------------------
 
@@ -262,6 +274,11 @@ class Kernels:
         return found
 
 
+def takes_one_pass(weight: Tensor, stride: int) -> bool:
+    """Whether both gradients of a convolution are found in one pass over its maps."""
+    return _function(weight, stride) == "conv1x1" and weight.numel() <= _ONE_PASS
+
+
 def _gate(maps: GateMaps) -> tuple[Any, Any]:
     exclusive, z, bias, x, r = maps
     for tensor in (z, x, r):
@@ -293,7 +310,7 @@ def _function(weight: Tensor, stride: int) -> str:
 
 
 def _sink(sink: Sink, y: Tensor | None, sums: Tensor | None) -> _Sink:
-    large = y is not None and y.numel() >= _LARGE and y.shape[1] % _LINE == 0 and y.data_ptr() % (4 * _LINE) == 0
+    large = y is not None and y.numel() >= LARGE and y.shape[1] % _LINE == 0 and y.data_ptr() % (4 * _LINE) == 0
     return _Sink(
         sink.end,
         large,

@@ -73,10 +73,6 @@ namespace {
 
 // --- wide vectors ---------------------------------------------------------------------------------
 
-#if (defined(__x86_64__) || defined(__i386__)) && !(defined(__AVX2__) && defined(__FMA__))
-#error "this CPU has no AVX2, or the compiler does not know it"
-#endif
-
 #ifdef __AVX512F__
 constexpr int WIDEST = 4;  // wide vectors in a panel of filters: 4, 2 or 1
 constexpr int tallest(int n) { return n == 4 ? 6 : n == 2 ? 12 : 16; }  // rows of a block of results in registers

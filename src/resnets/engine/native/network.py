@@ -19,8 +19,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from resnets.engine.native.build import WAYS
 from resnets.engine.threads import count_threads
-from resnets.native_build import Library, Ways, load_or_say, open_checked
+from resnets.native_build import Library, load_or_say, open_checked
 
 IMAGES = 0  # the map that the first layer reads
 _WIDEST_4 = 128  # channels; filters of F(4x4, 3x3) are 4 times as large as 3x3, and wider ones leave the caches
@@ -432,12 +433,6 @@ class Functions:
             raise MemoryError("memory ran out in testing a network")
 
 
-_WAYS = Ways(  # for this very CPU: code for any of its kind would be slower than PyTorch's
-    compile=tuple(("-std=c++17", "-O3", "-fPIC", "-pthread", cpu) for cpu in ("-march=native", "-mcpu=native")),
-    link=(("-pthread",),),
-)
-
-
 class Loaded(NamedTuple):
     """The library, or why there is none."""
 
@@ -449,7 +444,7 @@ class Loaded(NamedTuple):
 def load() -> Loaded:
     """The library of this process, compiled on first use. A failure is reported once."""
     source = Path(__file__).with_name("network.cpp")
-    library = Library(source, "inference code", _WAYS, _open, salt=torch.__version__)
+    library = Library(source, "inference code", WAYS, _open, salt=torch.__version__)
     return Loaded(*load_or_say(library, "PyTorch computes frozen networks layer by layer"))
 
 

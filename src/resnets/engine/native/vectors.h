@@ -1,13 +1,18 @@
 // Vectors of floats, the memory of a thread, shares of work, and products of small matrices.
 //
-// The vectors are GCC's and Clang's: the same source is AVX-512 code on one machine, AVX2 code on another and plain code
-// on a third. Each number of a product has a sum of its own, whose order does not depend on how long they are. Elsewhere a
+// The vectors are GCC's and Clang's: the same source is AVX-512 code on one machine, AVX2 code on another and code for
+// another kind of CPU on a third; an x86 CPU without AVX2 would be slower with it than PyTorch is. Each number of a product has a sum of its own, whose order does not depend on how long they are. Elsewhere a
 // compiler may fuse other multiplications with additions, so CPUs of different kinds may round differently.
 
 #pragma once
 
+#if (defined(__x86_64__) || defined(__i386__)) && !(defined(__AVX2__) && defined(__FMA__))
+#error "this CPU has no AVX2, or the compiler does not know it"
+#endif
+
 #include "team.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -22,10 +27,12 @@ constexpr int L = 8;  // floats in a vector; channels of maps are multiples of i
 constexpr int W = 16;        // floats in the widest vector of the CPU
 constexpr int TALLEST = 12;  // rows of a product in registers, 16 columns wide
 constexpr int ABREAST = 4;   // wide vectors of channels whose numbers are in registers
+constexpr int PANELS = 2;    // panels of filters at once: a number that was loaded is used for each
 #else
 constexpr int W = 8;
 constexpr int TALLEST = 6;
 constexpr int ABREAST = 2;
+constexpr int PANELS = 1;
 #endif
 typedef float vec __attribute__((vector_size(4 * L)));
 typedef float wide __attribute__((vector_size(4 * W)));
@@ -159,6 +166,15 @@ inline size_t in_panels(size_t row, size_t column, size_t rows, size_t columns) 
     return panel * rows + row * width + column - panel;
 }
 
+// work(column, a vector of zeros, how many vectors) for panels of columns, several at once where they are whole.
+template <typename Work>
+inline void over_panels(size_t columns, Work work) {
+    size_t n = 0;
+    for (; PANELS > 1 && n + PANELS * 2 * L <= columns; n += PANELS * 2 * L) work(n, wide{}, Number<PANELS * 2 * L / W>());
+    for (; n + 2 * L <= columns; n += 2 * L) work(n, wide{}, Number<2 * L / W>());
+    if (n < columns) work(n, vec{}, Number<1>());
+}
+
 // Rows in blocks of about equal height: work(first row, constant number of rows).
 template <typename Work>
 inline void over_blocks(size_t rows, Work work) {
@@ -170,13 +186,14 @@ inline void over_blocks(size_t rows, Work work) {
     }
 }
 
-// sum[R][N vectors] += a[R][k] b[k][N vectors], all in registers. The rows of a are `apart` floats apart.
+// sum[R][N vectors] += a[R][k] b[k][N vectors], all in registers. The rows of a are `apart` floats apart, the panels of b
+// `panel` floats.
 template <typename V, int R, int N>
-inline void accumulate_block(const float* a, size_t apart, size_t k, const float* b, V (&sum)[R][N]) {
-    constexpr int LANES = sizeof(V) / sizeof(float);
+inline void accumulate_block(const float* a, size_t apart, size_t k, const float* b, size_t panel, V (&sum)[R][N]) {
+    constexpr int LANES = sizeof(V) / sizeof(float), IN_PANEL = std::min(N, 2 * L / LANES);
     for (size_t i = 0; i < k; i++) {
         V by[N];
-        UNROLL for (int n = 0; n < N; n++) by[n] = load_as<V>(b + (i * N + n) * LANES);
+        UNROLL for (int n = 0; n < N; n++) by[n] = load_as<V>(b + n / IN_PANEL * panel + (i * IN_PANEL + n % IN_PANEL) * LANES);
         UNROLL for (int r = 0; r < R; r++)
             UNROLL for (int n = 0; n < N; n++) sum[r][n] += a[r * apart + i] * by[n];
     }
@@ -184,22 +201,23 @@ inline void accumulate_block(const float* a, size_t apart, size_t k, const float
 
 // c[R][N vectors] = a[R][k] b[k][N vectors], or added to c.
 template <typename V, int R, int N>
-inline void multiply_block(const float* a, size_t apart, size_t k, const float* b, size_t columns, float* c, bool add) {
+inline void multiply_block(const float* a, size_t apart, size_t k, const float* b, size_t panel, size_t columns, float* c,
+                           bool add) {
     constexpr int LANES = sizeof(V) / sizeof(float);
     V sum[R][N] = {};
     if (add)
         UNROLL for (int r = 0; r < R; r++)
             UNROLL for (int n = 0; n < N; n++) sum[r][n] = load_as<V>(c + r * columns + n * LANES);
-    accumulate_block<V, R, N>(a, apart, k, b, sum);
+    accumulate_block<V, R, N>(a, apart, k, b, panel, sum);
     UNROLL for (int r = 0; r < R; r++)
         UNROLL for (int n = 0; n < N; n++) store_as<V>(c + r * columns + n * LANES, sum[r][n]);
 }
 
 template <typename V, int N>
-inline void multiply_rows(size_t rows, const float* a, size_t apart, size_t k, const float* b, size_t columns, float* c,
-                          bool add) {
+inline void multiply_rows(size_t rows, const float* a, size_t apart, size_t k, const float* b, size_t panel, size_t columns,
+                          float* c, bool add) {
     over_blocks(rows, [&](size_t r, auto count) {
-        multiply_block<V, count(), N>(a + r * apart, apart, k, b, columns, c + r * columns, add);
+        multiply_block<V, count(), N>(a + r * apart, apart, k, b, panel, columns, c + r * columns, add);
     });
 }
 
@@ -222,22 +240,24 @@ APART void multiply(size_t rows, const float* a, size_t k, const float* b, size_
             for (size_t r = 0; r < rows; r++) memcpy(to + r * apart, part + r * k, deep * sizeof(float));
             part = to;
         }
-        size_t n = 0;
-        for (; n + 2 * L <= columns; n += 2 * L)
-            multiply_rows<wide, 2 * L / W>(rows, part, apart, deep, b + n * k + from * 2 * L, columns, c + n, from);
-        if (n < columns) multiply_rows<vec, 1>(rows, part, apart, deep, b + n * k + from * L, columns, c + n, from);
+        over_panels(columns, [&](size_t n, auto zero, auto vectors) {
+            using V = decltype(zero);
+            const size_t width = std::is_same_v<V, vec> && vectors() == 1 ? L : 2 * L;
+            multiply_rows<V, vectors()>(rows, part, apart, deep, b + n * k + from * width, k * width, columns, c + n, from);
+        });
         from += deep;
     } while (from < k);
 }
 
-// c += a' b of a[count][R] and b[count][N vectors], whose rows are `tall` and `apart` floats apart
+// c += a' b of a[count][R] and b[count][N vectors], whose rows are `tall` and `apart` floats apart, the panels of b `panel`
 template <typename V, int R, int N>
-inline void outer_block(size_t count, const float* a, size_t tall, const float* b, size_t apart, float* c, size_t columns) {
-    constexpr int LANES = sizeof(V) / sizeof(float);
+inline void outer_block(size_t count, const float* a, size_t tall, const float* b, size_t apart, size_t panel, float* c,
+                        size_t columns) {
+    constexpr int LANES = sizeof(V) / sizeof(float), IN_PANEL = std::min(N, 2 * L / LANES);
     V sum[R][N] = {};
     for (size_t i = 0; i < count; i++) {
         V by[N];
-        UNROLL for (int n = 0; n < N; n++) by[n] = load_as<V>(b + i * apart + n * LANES);
+        UNROLL for (int n = 0; n < N; n++) by[n] = load_as<V>(b + n / IN_PANEL * panel + i * apart + n % IN_PANEL * LANES);
         UNROLL for (int r = 0; r < R; r++)
             UNROLL for (int n = 0; n < N; n++) sum[r][n] += a[i * tall + r] * by[n];
     }
@@ -250,12 +270,12 @@ inline void outer_block(size_t count, const float* a, size_t tall, const float* 
 
 template <int R>
 inline void outer_rows(size_t count, const float* a, size_t tall, const float* b, bool packed, size_t columns, float* c) {
-    size_t n = 0;
-    for (; n + 2 * L <= columns; n += 2 * L)
-        outer_block<wide, R, 2 * L / W>(count, a, tall, packed ? b + n * count : b + n, packed ? 2 * L : columns, c + n,
-                                        columns);
-    if (n < columns)
-        outer_block<vec, R, 1>(count, a, tall, packed ? b + n * count : b + n, packed ? L : columns, c + n, columns);
+    over_panels(columns, [&](size_t n, auto zero, auto vectors) {
+        using V = decltype(zero);
+        const size_t width = std::is_same_v<V, vec> && vectors() == 1 ? L : 2 * L;
+        outer_block<V, R, vectors()>(count, a, tall, packed ? b + n * count : b + n, packed ? width : columns,
+                                     packed ? count * width : width, c + n, columns);
+    });
 }
 
 thread_local Scratch outer_memory;

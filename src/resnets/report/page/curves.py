@@ -1,4 +1,4 @@
-"""Draw the papers' figures from our results: training loss dashed, on a log axis to the left; error solid, right."""
+"""The papers' figures from our results: training loss dashed, on a log axis to the left; error solid, right."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from resnets.experiments.outcomes import Outcome, Outcomes
 from resnets.papers.rows import Cell
 from resnets.papers.tables import EXPERIMENTS
 from resnets.report.curves import is_measured_once
-from resnets.report.page import plot, provenance
+from resnets.report.page import provenance
+from resnets.report.page.chart import build_chart, make_line
 from resnets.report.page.html import Html, join, tag
 from resnets.report.page.inputs import Inputs
+from resnets.report.page.numbers import write_plus_minus
+from resnets.report.page.tables import build_fold
 
 PANELS: dict[str, dict[str, tuple[int, ...]]] = {  # experiment -> title -> which of its cells
     "figure1": {"": (0, 1)},
@@ -24,71 +27,65 @@ PANELS: dict[str, dict[str, tuple[int, ...]]] = {  # experiment -> title -> whic
 
 
 def build_section(inputs: Inputs) -> Html:
-    """Every figure, once for each budget that has a curve of it; without one, the command that makes it."""
+    """Every figure at the budget that shows most of it, the others in folds; without any, the command that makes it."""
     return join(_build_experiment(name, inputs) for name in PANELS)
 
 
 def _build_experiment(name: str, inputs: Inputs) -> Html:
     experiment = EXPERIMENTS[name]
-    head = tag("h3", f"{experiment.where}: {experiment.title}")
-    figures = [
-        build_panel(
-            f"{experiment.where} {title}".strip(), [experiment.cells[i] for i in which], inputs.found[budget], budget
-        )
-        for budget in inputs.budgets
-        if any(row.name in inputs.found[budget] for row in experiment.rows)
-        for title, which in PANELS[name].items()
-    ]
-    missing = tag("p", "Missing: ", tag("code", f"resnets reproduce {name}"), " makes it.", class_="missing")
-    return tag("section", head, tag("div", *figures, class_="figures") if figures else missing, id=f"curves-{name}")
+    parts = [tag("h3", f"{experiment.where}: {experiment.title}")]
+    for number, budget in enumerate(inputs.rank_budgets(experiment)):
+        panels = [
+            build_panel(f"{experiment.where} {title}".strip(), [experiment.cells[i] for i in which],
+                        inputs.found[budget], budget)
+            for title, which in PANELS[name].items()
+        ]  # fmt: skip
+        drawn = tag("div", *panels, class_="figures")
+        parts.append(build_fold(f"The same at budget {budget}", drawn) if number else drawn)
+    if len(parts) == 1:
+        command = tag("code", f"resnets reproduce {name}")
+        parts.append(build_fold("not run", tag("p", command, " runs it.", class_="missing")))
+    return tag("section", *parts, id=f"curves-{name}")
 
 
-def build_panel(title: str, cells: Sequence[Cell], found: Outcomes, budget: str) -> Html:
+def build_panel(title: str, cells: Sequence[Cell], found: Outcomes, budget: str, caption: str = "") -> Html:
     there = [cell for cell in cells if found.find(cell)]
     absent = [cell.label for cell in cells if cell not in there]
     if not there:
-        return tag("p", f"{title}, budget {budget}, missing: {'; '.join(absent)}.", class_="missing")
+        return tag("p", f"{title}, not run at budget {budget}: {'; '.join(absent)}.", class_="missing")
     outcomes = [found[cell.row.name] for cell in there if cell.row]
-    data = [
-        line for i, (cell, one) in enumerate(zip(there, outcomes, strict=True)) for line in _make_traces(i, cell, one)
+    lines = [
+        line for i, (cell, one) in enumerate(zip(there, outcomes, strict=True)) for line in _make_lines(i, cell, one)
     ]
     seeds = " or ".join(map(str, sorted({len(one.runs) for one in outcomes})))
-    notes = [f"Budget {budget}, seeds: {seeds}, all drawn."]
-    if any(is_measured_once(run["curves"], _choose_split(one)) for one in outcomes for run in one.runs):
-        notes.append("The error was measured only at the end (the last mark); thin: error on training batches.")
-    notes += [f"Missing: {'; '.join(absent)}."] * bool(absent)
+    notes = [caption] * bool(caption) + [f"Ours: budget {budget}, seeds: {seeds}."]
+    if any(is_measured_once(run["curves"], choose_split(one)) for one in outcomes for run in one.runs):
+        notes.append("The large mark is the error at the end, the thin line the error on training batches.")
+    notes += [f"Not run: {'; '.join(absent)}."] * bool(absent)
     origins = [join([" ", provenance.build_button(provenance.name_box(budget, one.row), one.row)]) for one in outcomes]
-    return plot.build_figure(data, _make_layout(len(there)), title, join([" ".join(notes), " From:", *origins]))
+    return build_chart(
+        title, lines, x="iterations", y="training loss (dashed)", log=True, right="error, % (solid)",
+        caption=join([" ".join(notes), " From:", *origins]),
+    )  # fmt: skip
 
 
-def _make_layout(names: int) -> dict[str, Any]:
-    right = {
-        "title": {"text": "error, % (solid)"}, "overlaying": "y", "side": "right", "rangemode": "tozero",
-        "automargin": True, "zeroline": False, "showgrid": False, "tickmode": "auto",
-    }  # fmt: skip
-    return plot.make_layout("iterations", "training loss (dashed)", log=True, names=names, yaxis2=right)
-
-
-def _choose_split(one: Outcome) -> str:
+def choose_split(one: Outcome) -> str:
     return "validation" if one.result["recipe"]["validation"] else "test"
 
 
-def _make_traces(number: int, cell: Cell, one: Outcome) -> list[dict[str, Any]]:
-    """The first seed in full strength and with a name, the others faint."""
-    split, traces = _choose_split(one), []
-    name = f"{cell.label}: {split} error {write_error(one, ' %').replace('+-', '±')}"
+def _make_lines(number: int, cell: Cell, one: Outcome) -> list[dict[str, Any]]:
+    """The first seed in full strength, the others faint."""
+    split, lines = choose_split(one), []
+    name = f"{cell.label}: {split} error {write_plus_minus(write_error(one, ' %'))}"
     for run in one.runs:
-        curves, first = run["curves"], run is one.runs[0]
+        curves, faint = run["curves"], run is not one.runs[0]
         end = is_measured_once(curves, split)
-        looks: dict[str, dict[str, Any]] = {"loss": {"line": {"dash": "dash", "width": 1.2}}}
+        looks: dict[str, dict[str, bool]] = {"loss": {"dash": True}}
         if end:
-            looks["training"] = {"line": {"width": 0.7}, "mode": "lines", "yaxis": "y2"}
-        looks[split] = {"marker": {"size": 9} if end else {}, "yaxis": "y2"}
-        named = next((kind for kind in reversed(looks) if kind in curves), None)
+            looks["training"] = {"right": True, "thin": True}
+        looks[split] = {"right": True, "big": end}
         for kind, look in looks.items():
             if kind in curves:
-                what = "training loss" if kind == "loss" else f"{kind} error, %:"
-                hover = f"{plot.escape_label(cell.label)}<br>seed {run['seed']}, iteration %{{x}}<br>{what} %{{y:.4g}}"
-                look |= {"hovertemplate": f"{hover}<extra></extra>", "opacity": 1 if first else 0.45}
-                traces.append(plot.make_trace(number, name, *curves[kind], showlegend=first and kind == named, **look))
-    return traces
+                x, y = curves[kind]
+                lines.append(make_line(number, name, x, y, faint=faint, **look))
+    return lines

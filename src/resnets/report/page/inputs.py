@@ -1,4 +1,4 @@
-"""Read what a page is made from: results of rows, analyses, other trainings."""
+"""Read what a page is made from: results of rows, analyses, signals of units, other trainings."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from resnets import records
 from resnets.errors import UserError
 from resnets.experiments.budgets import BUDGETS
 from resnets.experiments.outcomes import Outcome, Outcomes
+from resnets.papers.rows import Experiment
 
 
 @dataclass
@@ -19,6 +20,10 @@ class Inputs:
     found: dict[str, Outcomes] = field(default_factory=dict)  # by budget and row
     files: dict[tuple[str, str], Path] = field(default_factory=dict)  # of the same
     analyses: dict[Path, dict[str, Any]] = field(default_factory=dict)  # as `resnets analyze` writes them
+    signals: dict[tuple[int, str], dict[str, Any]] = field(
+        default_factory=dict
+    )  # of new weights, by layers and kernels
+    trained: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)  # of trained rows, by budget and row
     trainings: dict[Path, list[dict[str, Any]]] = field(default_factory=dict)  # as `resnets results` writes them
     left_out: int = 0  # files in folders that are of other kinds
 
@@ -27,6 +32,18 @@ class Inputs:
         """In the order of columns: the most thorough first, unknown ones last."""
         known = list(BUDGETS)
         return sorted(self.found, key=lambda name: (known.index(name) if name in BUDGETS else len(known), name))
+
+    def rank_budgets(self, experiment: Experiment) -> list[str]:
+        """The budgets that have rows of an experiment, the one to show first: the most thorough of those with at least
+        half as many rows as any other."""
+        counts = {budget: sum(row.name in self.found[budget] for row in experiment.rows) for budget in self.budgets}
+        known = [budget for budget, count in counts.items() if count]
+        best = next((budget for budget in known if 2 * counts[budget] >= max(counts.values())), None)
+        return sorted(known, key=lambda budget: budget != best)
+
+    def find_best(self, row: str) -> Outcome | None:
+        """The result of a row at the most thorough budget."""
+        return next((self.found[budget][row] for budget in self.budgets if row in self.found[budget]), None)
 
 
 def read_inputs(paths: Sequence[Path], leave_out: Callable[[UserError], None] | None = None) -> Inputs:
@@ -44,7 +61,7 @@ def read_inputs(paths: Sequence[Path], leave_out: Callable[[UserError], None] | 
         if named and not known:
             raise UserError(f"{path} is no result of `resnets reproduce`, `analyze` or `results`; leave it out.")
         inputs.left_out += not known
-    if not (inputs.found or inputs.analyses or inputs.trainings):
+    if not (inputs.found or inputs.analyses or inputs.signals or inputs.trained or inputs.trainings):
         raise UserError(f"there is no result in {', '.join(map(str, paths))}; `resnets reproduce table1` makes some.")
     return inputs
 
@@ -67,7 +84,7 @@ def _add_file(inputs: Inputs, path: Path, data: Any) -> bool:
     """Add what a file holds to the inputs; False if it is of another kind. Refuses broken files."""
     if not isinstance(data, dict):
         return False
-    if "row" in data:
+    if "row" in data and "signals" not in data:
         one = Outcome.from_dict(records.ROW.check(data, path))
         key = one.budget, one.row
         if key in inputs.files:
@@ -76,8 +93,25 @@ def _add_file(inputs: Inputs, path: Path, data: Any) -> bool:
         inputs.found.setdefault(one.budget, Outcomes())[one.row] = one
     elif "analyses" in data:
         inputs.analyses[path] = records.ANALYSES.check(data, path)
+    elif "signals" in data:
+        _add_signals(inputs, path, records.SIGNALS.check(data, path))
     elif ("recipe" in data and "runs" in data) or "groups" in data:
         inputs.trainings[path] = records.check_trainings(data, path)
     else:
         return False
     return True
+
+
+def _add_signals(inputs: Inputs, path: Path, data: dict[str, Any]) -> None:
+    """Signals of trained rows say which row and budget; those of new weights say neither."""
+    data = {**data, "path": str(path)}
+    if "row" in data and "budget" in data:
+        _add_once(inputs.trained, (data["budget"], data["row"]), data)
+    else:
+        _add_once(inputs.signals, (data["layers"], data["kernels"]), data)
+
+
+def _add_once(found: dict[Any, dict[str, Any]], key: Any, data: dict[str, Any]) -> None:
+    if key in found:
+        raise UserError(f"{data['path']} and {found[key]['path']} hold the same signals; leave one of them out.")
+    found[key] = data

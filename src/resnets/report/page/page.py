@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import base64
-import gzip
-from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 from resnets.atomic import make_folder_of, write_atomically
-from resnets.differences import label_groups
 from resnets.errors import UserError
-from resnets.papers.numbers import quote_paper
-from resnets.report.page import curves, provenance, signals, tables
+from resnets.report.page import curves, explorer, hero, observations, provenance, signals, tables, trainings
 from resnets.report.page.html import Html, join, tag
 from resnets.report.page.inputs import Inputs, read_inputs
-from resnets.runs import Summary
-from resnets.spec import Spec
 from resnets.version import __version__
 
 # The browser enforces that the page loads nothing.
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:"
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 _TITLE = "Deep residual networks: the papers' numbers and ours"
+_SCRIPTS = ("elements.js", "chart.js", "unit.js", "explorer.js", "page.js")
 
 
 def write_report(paths: Sequence[Path], out: Path, leave_out: Callable[[UserError], None] | None = None) -> Inputs:
@@ -36,30 +29,35 @@ def write_report(paths: Sequence[Path], out: Path, leave_out: Callable[[UserErro
 
 
 def build_page(inputs: Inputs) -> str:
-    library = _pack_plotly()
     sections = {
-        "glance": ("At a glance", join([tables.build_glance(inputs), tables.build_key()])),
-        "observations": ("The seven observations", tables.build_verdicts(inputs)),
+        "explorer": ("Compare two units", explorer.build_section(inputs)),
+        "observations": ("Seven observations", observations.build_section(inputs)),
+        "reading": ("How to read our numbers", _build_reading()),
+        "tables": ("The papers' tables", tables.build_section(inputs)),
         "figures": ("The papers' figures", curves.build_section(inputs)),
-        "tables": ("The papers' tables", join(tables.build_section(e, inputs) for e in tables.TABLES)),
         "signals": ("How signals travel", signals.build_section(inputs)),
-        "trainings": ("Other trainings", _build_trainings(inputs)),
+        "trainings": ("Other trainings", trainings.build_section(inputs)),
     }
     sections = {name: (words, inner) for name, (words, inner) in sections.items() if inner}
-    links = tag("ul", *(tag("li", tag("a", words, href=f"#{name}")) for name, (words, _) in sections.items()))
+    links = [tag("li", tag("a", words, href=f"#{name}")) for name, (words, _) in sections.items()]
     body = [
-        tag("header", tag("h1", _TITLE), *(tag("p", words) for words in _INTRODUCTION)),
-        tag("nav", links, aria_label="Sections"),
-        tag("main", *(tag("section", tag("h2", words), inner, id=i) for i, (words, inner) in sections.items())),
+        tag("a", "Skip to the content", href="#content", class_="skip"),
+        tag("header", tag("h1", _TITLE), tag("p", _INTRODUCTION)),
+        tag("nav", tag("ul", *links), aria_label="Sections"),
+        tag(
+            "main",
+            hero.build(inputs),
+            *(tag("section", tag("h2", words), inner, id=name) for name, (words, inner) in sections.items()),
+            id="content",
+        ),
         tag(
             "aside",
             tag("h2", "Where the numbers come from"),
             _build_boxes(inputs),
             aria_label="Where the numbers come from",
         ),
-        tag("footer", f"Made by resnets {__version__}; drawn by plotly.js (MIT licence)."),
-        tag("script", library, type="text/plain", id="library"),
-        tag("script", _read_file("page.js")),
+        tag("footer", f"Made by resnets {__version__}."),
+        *(tag("script", _read_file(name)) for name in _SCRIPTS),
     ]
     head = [
         tag("meta", charset="utf-8"),
@@ -73,39 +71,29 @@ def build_page(inputs: Inputs) -> str:
 
 
 _INTRODUCTION = (
-    "v1 is “Deep Residual Learning for Image Recognition”, v2 “Identity Mappings in Deep Residual Networks”. Each "
-    "of their numbers is followed by ours, where we have one. Budgets other than “paper” train shorter and smaller: "
-    "their numbers can be compared in order, not in size, and each budget has its own column.",
-    "Click one of our numbers to see where it comes from. Drag in a figure to zoom, double-click to zoom out, click a "
-    "name to hide a curve.",
+    "v1 is “Deep Residual Learning for Image Recognition”, v2 “Identity Mappings in Deep Residual Networks”, by He, "
+    "Zhang, Ren and Sun. Here is what they found, their units to take apart, and our numbers beside theirs."
 )
+
+
+_READING = (
+    "The papers train for 64,000 iterations and repeat it five times. Our budgets train less: shorter, on smaller "
+    "images, some with fewer filters. So compare the order of our rows with the papers', not the size of our errors. "
+    "Each table says what was scaled. A verdict says whether a row stands in the same place of the order:",
+    "Behind ± is the deviation between seeds. With one seed the interval is that of the test, 95 % for its number of "
+    "images. Click a number to see its command, commit, machine and seeds. Move over a chart, or press the arrow keys "
+    "in it, to read its values; click a name below it to hide a line.",
+)
+
+
+def _build_reading() -> Html:
+    """What a budget is, what the verdicts mean, how to get at the origin of a number."""
+    before, after = _READING
+    return join([tag("p", before), tables.build_key(), tag("p", after)])
 
 
 def _read_file(name: str) -> Html:
     return Html(resources.files(__package__).joinpath(name).read_text(encoding="utf-8"))
-
-
-@cache
-def _pack_plotly() -> Html:
-    """plotly.js, compressed: otherwise it would be three quarters of the page."""
-    try:
-        from plotly.offline import get_plotlyjs
-    except ImportError:
-        raise UserError("the page needs the extra: pip install 'resnets[report]'.") from None
-    return Html(base64.b64encode(gzip.compress(get_plotlyjs().encode(), 9, mtime=0)).decode())
-
-
-def _build_trainings(inputs: Inputs) -> Html:
-    """Trainings that `resnets results` collected, by other recipes than the papers'."""
-    rows = []
-    for title, _, variant, result in _list_variants(inputs):
-        spec, data = Spec.from_dict(result["network"]), result["data"]["name"]
-        errors = tuple(run["result"]["test"]["error"] for run in result["runs"])
-        number = provenance.build_button(title, str(Summary(errors)).replace("+-", "±"))
-        cells = (data, tag("code", result["recipe"]["name"]), number, quote_paper(spec, data) or "-")
-        rows.append(tag("tr", tag("th", spec.name + variant, scope="row"), *(tag("td", cell) for cell in cells)))
-    header: list[Any] = ["network", "data", "recipe", "test error, ours", "the papers'"]
-    return tables.build_table("Trainings by other recipes", header, rows) if rows else Html()
 
 
 def _build_boxes(inputs: Inputs) -> Html:
@@ -114,12 +102,5 @@ def _build_boxes(inputs: Inputs) -> Html:
         for budget in inputs.budgets
         for row, one in inputs.found[budget].items()
     ]
-    boxes += [provenance.build_box(title, path, result) for title, path, _, result in _list_variants(inputs)]
+    boxes += [provenance.build_box(title, path, result) for title, path, _, result in trainings.list_variants(inputs)]
     return join(boxes)
-
-
-def _list_variants(inputs: Inputs) -> Iterator[tuple[str, Path, str, dict[str, Any]]]:
-    """Every variant of the other trainings: the title of its box, its file, how it differs, its results."""
-    for path, groups in inputs.trainings.items():
-        for i, (result, variant) in enumerate(zip(groups, label_groups(groups), strict=True), 1):
-            yield path.stem if len(groups) == 1 else f"{path.stem}, variant {i}", path, variant, result

@@ -1,4 +1,4 @@
-"""Draw how signals travel: analyses of `resnets analyze`, and the two numbers for each unit in every result."""
+"""How signals travel: analyses of `resnets analyze`, and the two numbers for each unit in every result."""
 
 from __future__ import annotations
 
@@ -10,40 +10,40 @@ from resnets.experiments.outcomes import Outcomes
 from resnets.papers.rows import Experiment
 from resnets.papers.tables import EXPERIMENTS
 from resnets.report import propagation, responses
-from resnets.report.page import plot
+from resnets.report.page.chart import build_chart, make_line
 from resnets.report.page.html import Html, join, tag
 from resnets.report.page.inputs import Inputs
+from resnets.report.page.tables import build_fold
 
 OF_ROWS = ("table1", "table2", "table3")  # together they have every shortcut, order and depth
 SIGNALS = {"size": ("signal: rms of x_l, trained", True), "zeros": ("share of x_l that is zero, trained", False)}
 
 
 def build_section(inputs: Inputs) -> Html:
+    """A fold for each file of analyses and for the rows of each budget."""
     analyses = [_build_analysis(path, data) for path, data in inputs.analyses.items()]
     rows = [
-        _build_rows(EXPERIMENTS[name], inputs.found[budget], budget) for budget in inputs.budgets for name in OF_ROWS
+        _build_rows(EXPERIMENTS[name], inputs.found[budget], budget) for name in OF_ROWS for budget in inputs.budgets
     ]
-    rows += [_build_layers(EXPERIMENTS["figure7"], inputs.found[budget], budget) for budget in inputs.budgets]
-    hint = tag("p", "No analysis: ", tag("code", "resnets analyze preresnet110 resnet110 --out analysis"), " and ",
-               tag("code", "resnets report results analysis"), " put it here.", class_="missing")  # fmt: skip
-    return join([*(analyses or [hint]), *filter(None, rows)])
+    layers = [_build_layers(EXPERIMENTS["figure7"], inputs.found[budget], budget) for budget in inputs.budgets]
+    hint = tag("p", tag("code", "resnets analyze preresnet110 resnet110 --out analysis"), " and ",
+               tag("code", "resnets report results analysis"), " put analyses of your own here.",
+               class_="note")  # fmt: skip
+    return join([*filter(None, layers), *analyses, *filter(None, rows), hint])
 
 
 def _build_analysis(path: Path, data: dict[str, Any]) -> Html:
     nets = data["analyses"]
-    figures = []
+    charts = []
     for panel in propagation.PANELS:
         lines = [
-            plot.make_trace(
-                i, net["label"], *_read_points(net, panel, name), line={"dash": dash}, showlegend=name == panel.name
-            )
+            make_line(i, net["label"], *_read_points(net, panel, name), dash=name == panel.predicted)
             for i, net in enumerate(nets)
-            for name, dash in ((panel.name, "solid"), (panel.predicted, "dash"))
+            for name in (panel.name, panel.predicted)
             if name
         ]
         if any(value is not None for line in lines for value in line["y"]):
-            shape = plot.make_layout("unit l", "", log=panel.log, names=len(nets))
-            figures.append(plot.build_figure(lines, shape, panel.title))
+            charts.append(build_chart(panel.title, lines, x="unit l", y="", log=panel.log))
     words = [
         f"{net['label']}: {net['images']} images of {net['data']}, seed {net['seed']}, BN by {net['statistics']}"
         for net in nets
@@ -51,8 +51,9 @@ def _build_analysis(path: Path, data: dict[str, Any]) -> Html:
     made = data.get("provenance", {})
     source = tag("p", f"{path}: {'; '.join(words)}. Made by ", tag("code", made.get("command", "(unknown)")),
                  f", commit {made.get('commit')}.", class_="note")  # fmt: skip
-    head = tag("h3", ", ".join(net["label"] for net in nets))
-    return tag("section", head, source, tag("div", *figures, class_="figures"))
+    return build_fold(
+        f"Eight quantities along the units: {path.parent.name}", source, tag("div", *charts, class_="figures")
+    )
 
 
 def _read_points(net: dict[str, Any], panel: propagation.Panel, name: str) -> tuple[list[int], list[float | None]]:
@@ -70,16 +71,16 @@ def _build_rows(experiment: Experiment, found: Outcomes, budget: str) -> Html | 
             drawn.setdefault(one.row, (cell.label, signal))
     if not drawn:
         return None
-    figures = []
+    charts = []
     for name, (title, log) in SIGNALS.items():
         lines = [
-            plot.make_trace(i, words, list(range(len(signal[name]))), signal[name], mode="lines+markers")
+            make_line(i, words, range(len(signal[name])), signal[name])
             for i, (words, signal) in enumerate(drawn.values())
         ]
-        shape = plot.make_layout("unit l", "", log=log, names=len(lines))
-        figures.append(plot.build_figure(lines, shape, title, f"Budget {budget}, the first seed of each row."))
-    head = tag("h3", f"The rows of {experiment.where}, budget {budget}")
-    return tag("section", head, tag("div", *figures, class_="figures"))
+        caption = f"Budget {budget}, the first seed of each row."
+        charts.append(build_chart(title, lines, x="unit l", y="", log=log, caption=caption))
+    head = f"After training: the rows of {experiment.where}, budget {budget}"
+    return build_fold(head, tag("div", *charts, class_="figures"))
 
 
 def _build_layers(experiment: Experiment, found: Outcomes, budget: str) -> Html | None:
@@ -87,11 +88,7 @@ def _build_layers(experiment: Experiment, found: Outcomes, budget: str) -> Html 
     stds = {cell.label: values for cell, _, values in responses.find_curves(experiment, found)}
     if not stds:
         return None
-    lines = [
-        plot.make_trace(i, label, list(range(1, len(y) + 1)), list(y)) for i, (label, y) in enumerate(stds.items())
-    ]
-    shape = plot.make_layout("layer", "std of its responses", names=len(lines))
-    drawn = plot.build_figure(
-        lines, shape, f"{experiment.where}: {experiment.title}", f"Budget {budget}, the mean of all seeds."
-    )
-    return tag("section", tag("h3", f"{experiment.where}, budget {budget}"), tag("div", drawn, class_="figures"))
+    lines = [make_line(i, label, range(1, len(y) + 1), y) for i, (label, y) in enumerate(stds.items())]
+    title = f"{experiment.where}: {experiment.title}"
+    caption = f"Budget {budget}, the mean of all seeds. In v1 the layers of residual nets respond less."
+    return tag("div", build_chart(title, lines, x="layer", y="std of its responses", caption=caption), class_="figures")

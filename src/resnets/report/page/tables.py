@@ -1,39 +1,35 @@
-"""The papers' tables with our values: a column for each budget, numbers with seeds and what was scaled."""
+"""The papers' tables with our values beside theirs, each column a small chart; rows not run are folded away."""
 
 from __future__ import annotations
 
 import math
-import re
 import statistics
 
-from resnets.experiments.agreement import AGAINST, AGREES, PARTLY, UNDECIDED, find_agreement
-from resnets.experiments.comparison import correlate, find_common, remove_common, write_error
-from resnets.experiments.observations import FAILS, HOLDS, judge_all
-from resnets.experiments.observations import UNDECIDED as NOT_JUDGED
-from resnets.experiments.outcomes import Outcomes
-from resnets.papers.rows import Cell, Experiment
+from resnets.experiments.agreement import AGAINST, AGREES, PARTLY, UNDECIDED, Agreement, find_agreement
+from resnets.experiments.comparison import correlate, find_common, remove_common
+from resnets.experiments.outcomes import Outcome, Outcomes
+from resnets.papers.rows import Cell, Experiment, Value
 from resnets.papers.tables import EXPERIMENTS
-from resnets.report.page import provenance
+from resnets.report.page import numbers
 from resnets.report.page.html import Html, join, tag
 from resnets.report.page.inputs import Inputs
+from resnets.report.page.strip import Axis, build_strip
 
 SIGNS = {AGREES: "✓", PARTLY: "≈", AGAINST: "✗", UNDECIDED: "?"}
 KEY = {
-    AGREES: "the paper's order with at least half of the table's other rows, contrary to none; unscaled: its value",
-    PARTLY: "the paper's order with some rows, and contrary to no more",
-    AGAINST: "contrary to the paper's order with more rows than not; unscaled: another value",
-    UNDECIDED: "the spread between seeds is too large to decide, or unknown",
+    AGREES: "Our row stands where the paper's does: above and below the same rows, as far as the seeds can tell.",
+    PARTLY: "Some rows stand on the same side of this one as in the paper, and no more on the other side.",
+    AGAINST: "More rows stand on the other side of this one than in the paper.",
+    UNDECIDED: "The runs with other seeds differ as much as the rows do, or there is no second seed.",
 }
-_CLAIMS = re.compile("; (?=yes: |no: |not clear: )")
-VERDICTS = {HOLDS: (AGREES, "✓"), FAILS: (AGAINST, "✗"), NOT_JUDGED: (UNDECIDED, "?")}
 TABLES = [e for e in EXPERIMENTS.values() if not e.name.startswith("figure")]  # the figures have the same rows
 
 
-def build_table(caption: str, header: list[object], rows: list[Html]) -> Html:
+def build_table(caption: str, header: list[object], rows: list[Html], kind: str = "") -> Html:
     """A table that scrolls sideways on a narrow screen."""
     head = tag("tr", *(tag("th", words, scope="col") for words in header))
-    whole = tag("table", tag("caption", caption), tag("thead", head), tag("tbody", *rows))
-    return tag("div", whole, class_="scroll", tabindex="0", role="region", aria_label=caption)
+    whole = tag("table", tag("caption", caption), tag("thead", head), tag("tbody", *rows), class_=kind or None)
+    return tag("div", whole, class_="scroll", tabindex="0", role="group", aria_label=caption)
 
 
 def build_key() -> Html:
@@ -42,113 +38,139 @@ def build_key() -> Html:
     return tag("dl", *terms, class_="key")
 
 
-# --- the papers' tables -----------------------------------------------------------------------
+def build_section(inputs: Inputs) -> Html:
+    """Every table that has results, and a fold with those that have none."""
+    there = [experiment for experiment in TABLES if inputs.rank_budgets(experiment)]
+    absent = [experiment for experiment in TABLES if experiment not in there]
+    parts = [_build_experiment(experiment, inputs) for experiment in there]
+    if absent:
+        inner = [tag("h3", f"{e.where}: {e.title}", id=e.name) + _list_missing(e, e.cells) for e in absent]
+        parts.append(build_fold(f"{len(absent)} tables that were not run", join(map(Html, inner))))
+    return join(parts)
 
 
-def build_section(experiment: Experiment, inputs: Inputs) -> Html:
-    budgets = inputs.budgets
-    header = ["row", "the paper", *(f"ours, budget {budget}" for budget in budgets or ["none"])]
-    shared = {budget: find_common(_list_scalings(experiment, inputs, budget)) for budget in budgets}
-    rows = [_build_row(cell, experiment, inputs, shared) for cell in experiment.cells]
-    split = "errors on held-out training images" if any(r.validation for r in experiment.rows) else "test errors"
-    columns = ", top-1/top-5" * any(cell.value.top5 is not None for cell in experiment.cells)
-    notes = [
-        tag("li", f"Budget {budget}, scaled in all rows: {', '.join(shared[budget]) or 'nothing'}.",
-            *(f" {line}." for line in map(_capitalize, map(str, correlate(experiment, inputs.found[budget])))))
-        for budget in budgets
-        if _list_scalings(experiment, inputs, budget)
+def build_fold(summary: object, *inner: object) -> Html:
+    return tag("details", tag("summary", summary), *inner, class_="fold")
+
+
+def _build_experiment(experiment: Experiment, inputs: Inputs) -> Html:
+    first, *others = inputs.rank_budgets(experiment)
+    parts = [tag("h3", f"{experiment.where}: {experiment.title}"), build_comparison(experiment, inputs, first)]
+    parts += [
+        build_fold(f"The same at budget {budget}", build_comparison(experiment, inputs, budget)) for budget in others
+    ]
+    return tag("section", *parts, id=experiment.name)
+
+
+def build_comparison(experiment: Experiment, inputs: Inputs, budget: str, *, short: bool = False) -> Html:
+    """A table at one budget: the paper's numbers and ours, what was scaled, and which rows were not run. The short one
+    has no verdicts."""
+    found = inputs.found[budget]
+    cells = [cell for cell in experiment.cells if found.find(cell) or (cell.row is None and not short)]
+    ours = {cell: one for cell in cells if (one := found.find(cell))}
+    shared = find_common(one.scaled for one in ours.values())
+    paper = Axis.around(_list_values(cell.value) for cell in cells)
+    own = Axis.around(value for one in ours.values() for value in _list_errors(one))
+    rows = [
+        tag(
+            "tr",
+            tag("th", cell.full_label, scope="row"),
+            _build_paper(cell.value, paper),
+            _build_ours(ours.get(cell), own, shared),
+            "" if short else _build_verdict(cell, experiment, found),
+        )
+        for cell in cells
+    ]
+    header: list[object] = [
+        "row", join(["the paper ", paper.build_ends()]), join([f"ours, budget {budget} ", own.build_ends()])
     ]  # fmt: skip
-    if not notes:
-        flag = " --imagenet DIR" if any(row.data == "imagenet" for row in experiment.rows) else ""
-        command = tag("code", f"resnets reproduce {experiment.name}{flag}")
-        notes = [tag("li", "Missing: ", command, " runs these rows.")]
+    split = "errors on held-out training images" if any(r.validation for r in experiment.rows) else "test errors"
+    columns = ", top-1/top-5" * any(cell.value.top5 is not None for cell in cells)
+    caption = f"{experiment.where}: {split}, %{columns}"
+    table = build_table(caption, header if short else [*header, "verdict"], rows, "strips")
+    missing = [cell for cell in experiment.cells if cell.row and cell not in ours]
+    return join([table, _build_notes(experiment, found, budget, shared), _fold_missing(experiment, missing, budget)])
+
+
+def _list_values(value: Value) -> float:
+    """The number that is drawn: top-1 where there are two."""
+    return next((number for number in (value.error, value.top5) if number is not None), math.nan)
+
+
+def _list_errors(one: Outcome) -> list[float]:
+    interval = numbers.find_interval(one)
+    return [*one.values("error"), *(interval or ())]
+
+
+def _build_paper(value: Value, axis: Axis) -> Html:
+    words = numbers.write_plus_minus(str(value))
+    drawn = build_strip(axis, math.inf if value.fails else _list_values(value), kind="paper") if words else ""
+    return tag("td", tag("div", tag("span", words or "only drawn", class_="number"), drawn, class_="paired"))
+
+
+def _build_ours(one: Outcome | None, axis: Axis, shared: tuple[str, ...]) -> Html:
+    if one is None:
+        return tag("td", "another system's, quoted", class_="quoted")
+    errors, interval = one.values("error"), numbers.find_interval(one)
+    besides = remove_common(one.scaled, shared)
     return tag(
-        "section",
-        tag("h3", f"{experiment.where}: {experiment.title}"),
-        build_table(f"{experiment.where}: {split}, %{columns}", list(header), rows),
-        tag("ul", *notes, class_="note"),
-        id=experiment.name,
+        "td",
+        tag(
+            "div",
+            tag("span", numbers.build_number(one), class_="number"),
+            build_strip(axis, statistics.median(errors), interval, kind="ours"),
+            class_="paired",
+        ),
+        tag("small", f"scaled besides: {', '.join(besides)}") if besides else "",
     )
 
 
-def _capitalize(words: str) -> str:
+def _build_verdict(cell: Cell, experiment: Experiment, found: Outcomes) -> Html:
+    agrees = find_agreement(cell, experiment, found)
+    if agrees is None:
+        return tag("td", "-")
+    sign = tag("strong", SIGNS[agrees.word], " ", agrees.word, class_=f"chip {agrees.word}")
+    return tag("td", sign, tag("small", _explain(agrees, found.spread("error") is not None)))
+
+
+def _explain(agrees: Agreement, has_seeds: bool) -> str:
+    """The reason in a sentence. Unscaled rows compare values, and have no rows to count."""
+    counted = agrees.same + agrees.contrary + agrees.unclear
+    if not counted:
+        return f"{capitalize(agrees.why)}."
+    if not has_seeds:
+        return "No row has a second seed, so it is unknown how much runs differ by chance."
+    parts = [f"{agrees.same} on the same side of it as in the paper"]
+    parts += [f"{agrees.contrary} on the other side"] * bool(agrees.contrary)
+    parts += [f"{agrees.unclear} too close to tell"] * bool(agrees.unclear)
+    return f"Of {counted} other rows {', '.join(parts)}."
+
+
+def _build_notes(experiment: Experiment, found: Outcomes, budget: str, shared: tuple[str, ...]) -> Html:
+    notes = [f"Scaled in all rows at budget {budget}: {', '.join(shared) or 'nothing'}."]
+    notes += [f"{capitalize(str(line))}." for line in correlate(experiment, found)]
+    return tag("ul", *(tag("li", note) for note in notes), class_="note")
+
+
+def capitalize(words: str) -> str:
     return words[0].upper() + words[1:]
 
 
-def _list_scalings(experiment: Experiment, inputs: Inputs, budget: str) -> list[tuple[str, ...]]:
-    """What was scaled in each cell that has a result."""
-    return [one.scaled for one in map(inputs.found[budget].find, experiment.cells) if one]
+def _fold_missing(experiment: Experiment, cells: list[Cell], budget: str) -> Html:
+    if not cells:
+        return Html()
+    words = f"{len(cells)} row{'s' * (len(cells) > 1)} not run at budget {budget}"
+    return build_fold(words, _list_missing(experiment, cells, budget))
 
 
-def _build_row(cell: Cell, experiment: Experiment, inputs: Inputs, shared: dict[str, tuple[str, ...]]) -> Html:
-    values = [_build_value(cell, experiment, inputs.found[b], b, shared[b]) for b in inputs.budgets]
-    values = values or [_mark_missing(cell)]
-    return tag(
-        "tr", tag("th", cell.full_label, scope="row"), tag("td", _write_plus_minus(str(cell.value)) or "-"), *values
-    )
-
-
-def _build_value(cell: Cell, experiment: Experiment, found: Outcomes, budget: str, shared: tuple[str, ...]) -> Html:
-    one = found.find(cell)
-    if one is None:
-        return _mark_missing(cell)
-    number = provenance.build_button(provenance.name_box(budget, one.row), _write_plus_minus(write_error(one)))
-    agrees = find_agreement(cell, experiment, found)
-    sign = tag("span", SIGNS[agrees.word], " ", agrees.word, class_="sign", title=agrees.why) if agrees else ""
-    details = [f"{len(one.runs)} seed{'s' * (len(one.runs) > 1)}"]
-    losses = [loss for loss in one.values("final") if math.isfinite(loss)]
-    if losses:
-        details.append(f"training loss {statistics.fmean(losses):.3f}")
-    details += remove_common(one.scaled, shared)
-    return tag("td", number, " ", sign, tag("small", ", ".join(details)), class_=agrees.word if agrees else None)
-
-
-def _mark_missing(cell: Cell) -> Html:
-    return tag("td", "missing", class_="missing") if cell.row else tag("td", "quoted", class_="quoted")
-
-
-def _write_plus_minus(words: str) -> str:
-    return words.replace("+-", "±")
-
-
-# --- the observations, and all at a glance ----------------------------------------------------
-
-
-def build_verdicts(inputs: Inputs) -> Html:
-    budgets = inputs.budgets
-    verdicts = {budget: judge_all(inputs.found[budget]) for budget in budgets} or {"none": judge_all(Outcomes())}
-    rows = []
-    for i, first in enumerate(next(iter(verdicts.values()))):
-        cells = []
-        for judged in verdicts.values():
-            style, sign = VERDICTS[judged[i].verdict]
-            reasons = tag("ul", *(tag("li", _write_plus_minus(part)) for part in _CLAIMS.split(judged[i].why)))
-            seen = tag("details", tag("summary", sign, " ", judged[i].verdict), reasons)
-            cells.append(tag("td", seen, class_=style))
-        text = tag("th", f"{first.number}. {_capitalize(first.text)}", scope="row")
-        rows.append(tag("tr", text, *cells))
-    return build_table(
-        "The papers' observations and our verdicts", ["observation", *(f"budget {b}" for b in verdicts)], rows
-    )
-
-
-def build_glance(inputs: Inputs) -> Html:
-    """How many rows have results and how they compare with the papers, in a column for each budget."""
-    budgets = inputs.budgets
-    lines: dict[str, list[str]] = {"rows with results": [], "observations": []}
-    every = {row.name for experiment in EXPERIMENTS.values() for row in experiment.rows}
-    for budget in budgets:
-        found = inputs.found[budget]
-        lines["rows with results"].append(f"{len(every & set(found))} of {len(every)}")
-        judged = [one.verdict for one in judge_all(found)]
-        lines["observations"].append(", ".join(f"{word}: {judged.count(word)}" for word in VERDICTS))
-        for experiment in TABLES:
-            values = [f"{c.value:+.2f} ({c.rows} rows, {c.data})" for c in correlate(experiment, found)]
-            line = lines.setdefault(f"rank correlation, {experiment.where}", [])
-            line.append("; ".join(values) or "not enough rows")
-    rows = [
-        tag("tr", tag("th", words, scope="row"), *(tag("td", value) for value in values))
-        for words, values in lines.items()
-        if any(value != "not enough rows" for value in values)
-    ]
-    return build_table("What there is, by budget", ["what", *(f"budget {budget}" for budget in budgets)], rows)
+def _list_missing(experiment: Experiment, cells: tuple[Cell, ...] | list[Cell], budget: str = "") -> Html:
+    """Rows without a result of ours, with the paper's numbers and the command that runs them."""
+    flag = " --imagenet DIR" if any(cell.row and cell.row.data == "imagenet" for cell in cells) else ""
+    command = f"resnets reproduce {experiment.name}{f' --budget {budget}' * bool(budget)}{flag}"
+    items = [
+        tag("li", f"{cell.full_label}: the paper {numbers.write_plus_minus(str(cell.value)) or 'only draws a curve'}; ",
+            tag("em", "not run" if cell.row else "another system's, quoted"))
+        for cell in cells
+    ]  # fmt: skip
+    runs = [tag("p", tag("code", command), " runs them.")] if any(cell.row for cell in cells) else []
+    return tag("div", tag("ul", *items), *runs, class_="missing")

@@ -1,11 +1,11 @@
 """README and docs: links, commands, Python code and names in them are those of the package."""
 
 import ast
-import importlib
+import importlib.metadata
+import importlib.util
 import inspect
 import re
 import shlex
-from pathlib import Path
 
 import pytest
 
@@ -15,27 +15,12 @@ from resnets.cli import COMMANDS
 from resnets.cli.parser import Parser
 from resnets.experiments.plan import find_experiments
 from resnets.options import fields_of
+from resnets.other_systems import OTHERS
 from resnets.papers.tables import EXPERIMENTS
 from resnets.zoo import NETWORKS, NetworkOptions
+from tests.docs.pages import BLOCK, PAGES, ROOT, find_blocks, find_commands, find_lines, name_page
 
-ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md"))]
-BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-
-
-def find_blocks(text: str, *languages: str) -> list[str]:
-    return [block for language, block in BLOCK.findall(text) if language in languages]
-
-
-def find_commands(text: str) -> list[str]:
-    """The command lines of `resnets` in code blocks, without comments and without what only shows the syntax."""
-    indented = re.findall(r"^    (.*)", BLOCK.sub("", text), re.MULTILINE)
-    lines = "\n".join([*find_blocks(text, ""), *indented]).replace("\\\n", " ").splitlines()
-    commands = (re.split(r"\s#\s|\s>\s", line)[0].strip() for line in lines)
-    return [
-        command for command in commands if command.startswith("resnets ") and not re.search(r"\[--|\.\.\.", command)
-    ]
+each_page = pytest.mark.parametrize("page", PAGES, ids=name_page)
 
 
 def find_names(text: str) -> set[str]:
@@ -58,19 +43,6 @@ def resolve(name: str) -> object:
 
 
 @each_page
-def test_links_lead_to_files_and_headings(page):
-    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
-        if "://" in target:
-            continue
-        file, _, heading = target.partition("#")
-        linked = page.parent / file if file else page
-        assert linked.exists(), target
-        titles = re.findall(r"^#+ (.*)", linked.read_text(), re.MULTILINE) if heading else []
-        slugs = {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
-        assert not heading or heading in slugs, target
-
-
-@each_page
 def test_commands_parse(page):
     parser = Parser(prog="resnets")
     commands = parser.add_subparsers(parser_class=Parser)
@@ -81,8 +53,25 @@ def test_commands_parse(page):
         args = parser.parse_args(words)  # an unknown option is a SystemExit or a UserError
         if words[0] == "reproduce" and args.file:
             assert (ROOT / args.file).exists()
-        elif words[0] == "reproduce" and not args.list:
+        elif words[0] == "reproduce" and not args.list and args.names not in (["detection"], ["signals"]):
             find_experiments(args.names)
+
+
+@each_page
+def test_other_commands_exist(page):
+    """Targets of make, modules behind `python -m`, and extras behind `pip install`."""
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    extras = set(importlib.metadata.metadata("resnets").get_all("Provides-Extra"))
+    text = page.read_text()
+    inline = re.findall(r"`((?:make|python -m|pip install) [^`]+)`", BLOCK.sub("", text))
+    for line in [*find_lines(text), *inline]:
+        words = line.split()
+        if words[:1] == ["make"] and len(words) > 1:
+            assert words[1] in targets, line
+        if match := re.search(r"python\s+-m\s+((?:tools|benchmarks)[\w.]*)", line):
+            assert importlib.util.find_spec(match[1]), line
+        if match := re.search(r"pip install .*\[([\w,]+)\]", line):
+            assert set(match[1].split(",")) <= extras, line
 
 
 @each_page
@@ -125,7 +114,7 @@ def test_symbols_of_the_paper_map_exist():
 
 def is_command(word: str) -> bool:
     """A command or an option; the experiments of `reproduce` must exist."""
-    if word.startswith("resnets reproduce "):
+    if word.startswith("resnets reproduce ") and not {"detection", "signals"} & set(word.split()):
         return bool(find_experiments(re.split(" --", word)[0].split()[2:]))
     return word.startswith(("resnets ", "--"))
 
@@ -160,7 +149,7 @@ def is_symbol(word: str) -> bool:
 
 def is_named(word: str) -> bool:
     """A network or an experiment."""
-    return word in NETWORKS or word in EXPERIMENTS
+    return word in NETWORKS or word in OTHERS or word in EXPERIMENTS
 
 
 KINDS = (is_command, is_file, is_choice, is_named, is_symbol)
