@@ -299,3 +299,37 @@ def test_synchronised_bn_is_refused_on_cpus(images):
     recipe = recipe_of("cifar-paper", sync_bn=True, batch=48)
     with pytest.raises(UserError, match=r"sync_bn works on GPUs only; leave it off on CPUs\."):
         tiny.trainer_of(spec_of("preresnet20", **tiny.NETWORK), images, recipe, 0, workers=Workers(0, 2))
+
+
+# --- the end of a process ---------------------------------------------------------------------
+
+ENDING = """
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+from resnets.training import distributed
+
+workers, _ = distributed.start(torch.device("cpu"))
+DistributedDataParallel(torch.nn.Linear(2, 2))(torch.ones(1, 2)).sum().backward()
+workers.total(1.0)
+print(len(distributed._read_gloo_states()))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="only Linux lists the threads of a process")
+def test_a_process_finds_the_threads_that_it_waits_for(tmp_path):
+    script = tmp_path / "ending.py"
+    script.write_text(ENDING)
+    assert [int(out) > 0 for out, _ in tiny.two_processes([], script=script)] == [True, True]
+
+
+def test_a_process_ends_when_gloo_is_idle_twice_in_a_row(monkeypatch):
+    seen = iter([["R", "S"], ["S", "S"], ["S", "R"], ["S", "S"], ["S", "S"], ["R"]])
+    monkeypatch.setattr(distributed, "_read_gloo_states", lambda: next(seen))
+    distributed._wait_for_gloo()
+    assert list(seen) == [["R"]]
+
+
+def test_a_process_does_not_wait_for_ever_for_gloo(monkeypatch):
+    monkeypatch.setattr(distributed, "_read_gloo_states", lambda: ["R"])
+    distributed._wait_for_gloo(longest=0.02)

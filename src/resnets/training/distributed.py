@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
+import glob
 import os
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -127,3 +131,28 @@ def _join_store(world: int) -> dict[str, Any]:
 def _stop() -> None:
     if dist.is_initialized():
         dist.destroy_process_group()
+        _wait_for_gloo()
+
+
+def _wait_for_gloo(longest: float = 10.0) -> None:
+    """Wait until gloo's threads are idle, so that none of them needs Python while Python ends.
+
+    `DistributedDataParallel` keeps the group and its threads alive. A thread frees the tensors of its last collective
+    after the caller has gone on; if Python is ending by then, C++ aborts the process. While this thread sleeps, nobody
+    else holds Python's lock, so a thread of gloo that sleeps too has nothing left to free.
+    """
+    deadline, idle = time.monotonic() + longest, 0
+    while idle < 2 and time.monotonic() < deadline:
+        time.sleep(0.005)
+        idle = idle + 1 if all(state == "S" for state in _read_gloo_states()) else 0
+
+
+def _read_gloo_states() -> list[str]:
+    """The states of the threads in which gloo runs collectives, as Linux writes them: S sleeps, R runs."""
+    states = []
+    for path in glob.glob("/proc/self/task/*/stat"):
+        with contextlib.suppress(OSError):  # the thread has ended
+            name, _, rest = Path(path).read_text().partition("(")[2].rpartition(")")
+            if name.startswith("pt_gloo"):
+                states.append(rest.split()[0])
+    return states
