@@ -399,3 +399,21 @@ def test_the_signal_is_that_of_the_networks_maps(tmp_path, make_runner):
     assert found["size"] == pytest.approx([x.double().square().mean().sqrt().item() for x in maps], rel=1e-4)
     assert found["zeros"] == pytest.approx([(x == 0).double().mean().item() for x in maps], abs=1e-5)
     assert found["size"][1] > found["size"][0]  # nothing is ever taken away
+
+
+def test_a_plan_is_timed_with_the_threads_of_its_runs(monkeypatch, tmp_path):
+    from resnets.engine.threads import count_threads
+    from resnets.training import estimate
+
+    seen, time_step = [], estimate.time_step
+
+    def spy(*args, **how):
+        found = time_step(*args, **how)
+        seen.append(count_threads())
+        return found
+
+    monkeypatch.setattr(estimate, "time_step", spy)
+    for threads in ("1", "3"):
+        options = ReproduceOptions(budget="smoke", rows="resnet20*", threads=threads, results=str(tmp_path))
+        reproduce(["plain-cifar"], options=options, dry_run=True)
+    assert set(seen) == {1, 3}

@@ -14,6 +14,7 @@ from resnets.data.batches import views_of
 from resnets.data.decode_workers import Views, pieces, usual_workers
 from resnets.data.files import Files
 from resnets.data.random_crops import View
+from resnets.engine.threads import count_threads
 from resnets.experiments.plan import Job, RowEstimate
 from resnets.experiments.protocols import count_crops
 from resnets.training.estimate import Estimator
@@ -36,7 +37,7 @@ def estimate_row(row: RowEstimate, estimator: Estimator) -> RowEstimate:
     row = replace(row, seconds=seconds)
     if device.type != "cpu":
         return row
-    busy = step.wall * torch.get_num_threads() / step.work
+    busy = step.wall * count_threads() / step.work
     work = runs * _add_tests(job, device, step.work, cores=1) + sum(one.cpu_seconds or 0.0 for one in before)
     return replace(row, cpu_seconds=work, busy=busy)
 

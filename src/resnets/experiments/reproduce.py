@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -147,12 +148,14 @@ def _estimate_rows(rows: list[RowEstimate], options: ReproduceOptions, progress:
     todo = sum(bool(row.seeds) for row in rows)
     if not todo:
         return rows
-    from resnets.experiments.estimate import estimate_row  # imports torch
+    from resnets.engine.threads import Threads  # imports torch
+    from resnets.experiments.estimate import estimate_row
     from resnets.training.estimate import Estimator
 
     estimator = Estimator(options.device, options.memory, options.engine)  # refuses options before the bar begins
     found = []
-    with progress.task("timing a few steps of each kind of row", todo) as advance:
+    threads = nullcontext() if options.threads == "auto" else Threads(options.threads)
+    with threads, progress.task("timing a few steps of each kind of row", todo) as advance:
         for row in rows:
             if row.seeds:
                 found.append(estimate_row(row, estimator))

@@ -11,8 +11,6 @@
 
 #include "winograd.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,7 +25,6 @@
 #include <memory>
 #include <mutex>
 #include <new>
-#include <system_error>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -701,7 +698,7 @@ class Helpers {
 
     void offer(const std::shared_ptr<Job>& job, int64_t helpers) {
         std::lock_guard<std::mutex> hold(lock);
-        while (count < helpers && start()) count++;
+        while (count < helpers && start_thread([this] { serve(); })) count++;
         for (int64_t i = 0; i < helpers; i++) jobs.push_back(job);
         waiting.store(jobs.size(), std::memory_order_release);
         wake.notify_all();
@@ -714,20 +711,6 @@ class Helpers {
     }
 
   private:
-    bool start() {
-        sigset_t all, before;
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before);  // signals go to the threads of Python
-        bool started = true;
-        try {
-            std::thread(&Helpers::serve, this).detach();
-        } catch (const std::system_error&) {
-            started = false;
-        }
-        pthread_sigmask(SIG_SETMASK, &before, nullptr);
-        return started;
-    }
-
     void serve() {
         for (;;) take()->help();
     }

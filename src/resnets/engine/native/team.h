@@ -14,9 +14,27 @@
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
+#include <system_error>
 #include <thread>
+#include <utility>
 
 namespace {
+
+// A thread of its own for `work`, which never ends. False: the system gives none.
+template <typename Work>
+bool start_thread(Work work) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);  // signals go to the threads of Python
+    bool started = true;
+    try {
+        std::thread(std::move(work)).detach();
+    } catch (const std::system_error&) {
+        started = false;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    return started;
+}
 
 inline void relax() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -99,13 +117,7 @@ class Team {
     }
 
     void share_out(int64_t wanted, int64_t count, Call what, void* of) {
-        if (helpers < wanted - 1) {
-            sigset_t all, before;
-            sigfillset(&all);
-            pthread_sigmask(SIG_SETMASK, &all, &before);  // signals go to the threads of Python
-            while (helpers < wanted - 1) std::thread(&Team::help, this, helpers++).detach();
-            pthread_sigmask(SIG_SETMASK, &before, nullptr);
-        }
+        while (helpers < wanted - 1 && start_thread([this, helper = helpers] { help(helper); })) helpers++;
         const uint64_t number = (ticket.load() >> 32) + 1;
         shares = 0;  // nobody takes anything while the job is written
         call = what, work = of, done = 0, open_to = wanted - 1;
