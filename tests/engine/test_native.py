@@ -29,6 +29,7 @@ from resnets.engine.native.kernels import (
     RELU,
     Sink,
     Source,
+    Window,
 )
 from resnets.engine.native.unit import NativeUnit, fits
 from resnets.unit_spec import parse_shortcut
@@ -136,6 +137,23 @@ def test_passes():
     nothing, sums = KERNELS.transform(Source(RAW, x := random(2, 8, 3, 3)), Sink(sums=True), keep=False)
     assert nothing.numel() == 0
     torch.testing.assert_close(sums[1], (x.double() ** 2).sum((0, 2, 3)), rtol=1e-6, atol=0.0)
+
+
+@pytest.mark.parametrize("window", [(3, 2, 1), (2, 2, 0), (3, 1, 1), (5, 3, 2)])
+@pytest.mark.parametrize("size", [(7, 10), (12, 9), (5, 5)])
+def test_max_pooling_is_pytorchs_to_the_bit(window, size):
+    """With ties, infinities and what is no number; a gradient goes to the pixel that PyTorch chooses."""
+    draw = torch.Generator().manual_seed(0)
+    x = torch.randn(3, 24, *size, generator=draw).round().contiguous(memory_format=torch.channels_last)
+    x[0, 3], x[1, :, 2, 3], x[2, 5, 1] = -torch.inf, torch.nan, torch.inf
+    known = x.clone().requires_grad_()
+    wanted = functional.max_pool2d(known, *window)
+    grad = torch.randn(wanted.shape, generator=draw).contiguous(memory_format=torch.channels_last)
+    wanted.backward(grad)
+    found, places = KERNELS.max_pool(x, Window(*window))
+    assert torch.equal(found.nan_to_num(9.0), wanted.detach().nan_to_num(9.0))
+    assert torch.equal(found.isnan(), wanted.isnan())
+    assert torch.equal(KERNELS.max_pool_backward(grad, places, x.shape, Window(*window)), known.grad)
 
 
 def test_bn_of_a_batch():

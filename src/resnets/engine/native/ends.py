@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from resnets.engine.native.branch import Branch, Step
-from resnets.engine.native.kernels import Kernels
+from resnets.engine.native.kernels import Kernels, Window
 from resnets.engine.native.unit import is_last, is_plain, native_act, suits
 from resnets.engine.threads import hold
 from resnets.nn.structure import HOOKS
@@ -26,7 +26,8 @@ class NativeStem:
         self.norms: list[nn.BatchNorm2d] = [] if act is None else [act.bn]
         tail = self.norms[0] if self.norms else None
         self.branch = Branch(kernels, [Step(self.conv, None, False)], tail=tail, relu="first" if self.norms else "")
-        self.pool: nn.Module | None = getattr(stem, "pool", None)
+        pool: nn.MaxPool2d | None = getattr(stem, "pool", None)
+        self.window = None if pool is None else Window(pool.kernel_size, pool.stride, pool.padding)  # type: ignore[arg-type]
 
     def __call__(self, x: Tensor) -> Tensor:
         weight = self.conv.weight  # which a recipe may whiten and not train
@@ -34,9 +35,27 @@ class NativeStem:
             hold()
             return self.stem(x)
         y, _ = self.branch(x)
+        if self.window is not None:
+            y = _MaxPool.apply(self.branch.kernels, self.window, y)  # type: ignore[no-untyped-call]
         if not (is_last(x) or is_last(self.conv.weight)):
             y = y.contiguous()  # as PyTorch's convolution leaves it: masks of dropout are drawn in the order of memory
-        return y if self.pool is None else self.pool(y)
+        return y
+
+
+class _MaxPool(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, kernels: Kernels, window: Window, x: Tensor) -> Tensor:
+        y, places = kernels.max_pool(x.contiguous(memory_format=torch.channels_last), window)
+        ctx.kernels, ctx.window, ctx.shape = kernels, window, x.shape
+        ctx.save_for_backward(places)
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        (places,) = ctx.saved_tensors
+        grad = grad.contiguous(memory_format=torch.channels_last)
+        return None, None, ctx.kernels.max_pool_backward(grad, places, ctx.shape, ctx.window)
 
 
 class NativeAct:

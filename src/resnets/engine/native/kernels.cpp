@@ -1143,6 +1143,61 @@ void pad_backward(const Shape* shape, const float* dh, float* dx) {
     });
 }
 
+// Max pooling of `into` channels. `from` keeps which pixel of its window each result is: the first of the largest, or the
+// last that is no number, as PyTorch has it.
+void pool_forward(const Shape* shape, const float* x, float* y, uint8_t* from) {
+    const Shape s = *shape;
+    const int64_t high = reach_forward(s.height, s).count, broad = reach_forward(s.width, s).count;
+    parallel(s.threads, s.n * high, SHARES, [&](int64_t, int64_t begin, int64_t end) {
+        for (int64_t row = begin; row < end; row++)
+            for (int64_t column = 0; column < broad; column++) {
+                const int64_t top = row % high * s.stride - s.padding, left = column * s.stride - s.padding;
+                const int64_t above = std::max<int64_t>(0, -top), below = std::min(s.side, s.height - top);
+                const int64_t before = std::max<int64_t>(0, -left), behind = std::min(s.side, s.width - left);
+                const float* corner = x + ((row / high * s.height + top) * s.width + left) * s.into;
+                const size_t to = (row * broad + column) * s.into;
+                for (int64_t c = 0; c < s.into; c += L) {
+                    vec largest = vec{} - INFINITY;
+                    ints place = ints{} + int32_t(above * s.side + before);
+                    for (int64_t i = above; i < below; i++)
+                        for (int64_t j = before; j < behind; j++) {
+                            const vec v = load(corner + (i * s.width + j) * s.into + c);
+                            const ints takes = (v > largest) | (v != v);
+                            largest = takes ? v : largest;
+                            place = takes ? ints{} + int32_t(i * s.side + j) : place;
+                        }
+                    store(y + to + c, largest);
+                    *reinterpret_cast<bytes*>(from + to + c) = __builtin_convertvector(place, bytes);
+                }
+            }
+    });
+}
+
+// Each pixel's gradient is the sum over the windows in which it was the largest, in their order.
+void pool_backward(const Shape* shape, const float* dy, const uint8_t* from, float* dx) {
+    const Shape s = *shape;
+    const int64_t high = reach_forward(s.height, s).count, broad = reach_forward(s.width, s).count;
+    auto first_window = [&](int64_t at) { return at < s.side ? 0 : (at - s.side) / s.stride + 1; };
+    parallel(s.threads, s.n * s.height, SHARES, [&](int64_t, int64_t begin, int64_t end) {
+        for (int64_t row = begin; row < end; row++)
+            for (int64_t column = 0; column < s.width; column++) {
+                const int64_t y = row % s.height + s.padding, x = column + s.padding, image = row / s.height;
+                const int64_t bottom = std::min(high - 1, y / s.stride), right = std::min(broad - 1, x / s.stride);
+                for (int64_t c = 0; c < s.into; c += L) {
+                    vec sum{};
+                    for (int64_t i = first_window(y); i <= bottom; i++)
+                        for (int64_t j = first_window(x); j <= right; j++) {
+                            const size_t at = ((image * high + i) * broad + j) * s.into + c;
+                            const ints place = __builtin_convertvector(*reinterpret_cast<const bytes*>(from + at), ints);
+                            const int32_t mine = int32_t((y - i * s.stride) * s.side + x - j * s.stride);
+                            sum += place == mine ? load(dy + at) : vec{};
+                        }
+                    store(dx + (row * s.width + column) * s.into + c, sum);
+                }
+            }
+    });
+}
+
 // Class scores y[n][out] = x[n][into] w[out][into]' + b. `out` is any number.
 void linear_forward(const Shape* shape, const float* x, const float* w, const float* b, float* y) {
     const Shape s = *shape;

@@ -21,7 +21,11 @@ _FUNCTIONS = (
     *(f"conv{kind}{what}" for kind in ("3x3", "1x1", "_any") for what in ("", "_filters_gradient")),
     "conv1x1_backward",
     "pass",
-    *(f"{kind}_{way}" for kind in ("norm", "gate", "linear", "pad", "units") for way in ("forward", "backward")),
+    *(
+        f"{kind}_{way}"
+        for kind in ("norm", "gate", "linear", "pad", "pool", "units")
+        for way in ("forward", "backward")
+    ),
 )
 
 
@@ -118,6 +122,14 @@ class GateMaps(NamedTuple):
     r: Tensor
 
 
+class Window(NamedTuple):
+    """Of a pooling: its side, the pixels from one window to the next, and those that it reaches over the rim."""
+
+    side: int
+    stride: int
+    padding: int
+
+
 class Kernels:
     """The functions of a compiled library."""
 
@@ -139,7 +151,7 @@ class Kernels:
             into, out = out, into
         shape = _Shape(len(source.x), height, width, into, out, count_threads(), side, stride, side // 2)
         if back_to is None:
-            height, width = (_outputs(size, side, stride) for size in (height, width))
+            height, width = (_outputs(size, side, stride, side // 2) for size in (height, width))
         y = empty_map((len(source.x), out, height, width))
         sums = _sums(out) if sink.sums else None
         left, right, backward = source.raw(), _sink(sink, y, sums), _Number(back_to is not None)
@@ -202,7 +214,7 @@ class Kernels:
     def pad(self, x: Tensor, out: int, stride: int, front: int) -> Tensor:
         """Option A: every `stride`-th pixel, and `out` channels, of which those of x begin at `front`."""
         n, into, height, width = x.shape
-        h = empty_map((n, out, _outputs(height, 1, stride), _outputs(width, 1, stride)))
+        h = empty_map((n, out, _outputs(height, 1, stride, 0), _outputs(width, 1, stride, 0)))
         shape = _Shape(n, height, width, into, out, count_threads(), 1, stride, front)
         self._library.pad_forward(ctypes.byref(shape), _pointer(x), _pointer(h))
         return h
@@ -212,6 +224,23 @@ class Kernels:
         n, into, height, width = to.shape
         shape = _Shape(n, height, width, into, grad.shape[1], count_threads(), 1, stride, front)
         self._library.pad_backward(ctypes.byref(shape), _pointer(grad), _pointer(to))
+
+    def max_pool(self, x: Tensor, window: Window) -> tuple[Tensor, Tensor]:
+        """Max pooling, and which pixel of its window each result is."""
+        n, channels, height, width = x.shape
+        y = empty_map((n, channels, *(_outputs(size, *window) for size in (height, width))))
+        places = torch.empty(y.numel(), dtype=torch.uint8)
+        shape = _Shape(n, height, width, channels, channels, count_threads(), *window)
+        self._library.pool_forward(ctypes.byref(shape), *map(_pointer, (x, y, places)))
+        return y, places
+
+    def max_pool_backward(self, grad: Tensor, places: Tensor, shape: torch.Size, window: Window) -> Tensor:
+        """The gradient of what was pooled, which has this shape."""
+        n, channels, height, width = shape
+        of_x = empty_map(shape)
+        described = _Shape(n, height, width, channels, channels, count_threads(), *window)
+        self._library.pool_backward(ctypes.byref(described), *map(_pointer, (grad, places, of_x)))
+        return of_x
 
     def units_forward(self, units: ctypes.Structure, sums: Tensor | None, sums_of_y: Tensor | None) -> None:
         """Units in a row; see `units.py`."""
@@ -299,8 +328,8 @@ def _shape(x: Tensor) -> _Shape:
     return _Shape(n, height, width, channels, channels, count_threads(), 1, 1, 0)
 
 
-def _outputs(size: int, side: int, stride: int) -> int:
-    return (size + 2 * (side // 2) - side) // stride + 1
+def _outputs(size: int, side: int, stride: int, padding: int) -> int:
+    return (size + 2 * padding - side) // stride + 1
 
 
 def _function(weight: Tensor, stride: int) -> str:

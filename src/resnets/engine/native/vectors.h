@@ -39,6 +39,7 @@ typedef float wide __attribute__((vector_size(4 * W)));
 typedef float loose __attribute__((vector_size(4 * L), aligned(4), may_alias));
 typedef float loose_wide __attribute__((vector_size(4 * W), aligned(4), may_alias));
 typedef int32_t ints __attribute__((vector_size(4 * L)));
+typedef uint8_t bytes __attribute__((vector_size(L), aligned(1), may_alias));
 
 inline vec load(const float* p) { return *reinterpret_cast<const loose*>(p); }
 inline wide get(const float* p) { return *reinterpret_cast<const loose_wide*>(p); }
