@@ -30,12 +30,13 @@ _DAY = 24.0  # hours
 
 
 def find_budgets(experiment: Experiment, results: Path) -> dict[str, Outcomes]:
-    """The budgets that have rows of an experiment, with all their rows. The best is first: one with several rows, as a
-    single row has no order."""
+    """The budgets that have rows of an experiment, with all their rows. First comes the most thorough one that has at
+    least half as many rows as any other: a few rows have no order."""
     found = {budget: Outcomes.read(results / budget) for budget in PUBLISHED}
     counts = {budget: sum(row.name in found[budget] for row in experiment.rows) for budget in PUBLISHED}
     there = [budget for budget in PUBLISHED if counts[budget]]
-    return {budget: found[budget] for budget in sorted(there, key=lambda budget: counts[budget] < 2)}
+    most = max(counts.values())
+    return {budget: found[budget] for budget in sorted(there, key=lambda budget: 2 * counts[budget] < most)}
 
 
 def describe_missing(experiment: Experiment) -> str:
