@@ -1,8 +1,9 @@
 // Vectors of floats, the memory of a thread, shares of work, and products of small matrices.
 //
 // The vectors are GCC's and Clang's: the same source is AVX-512 code on one machine, AVX2 code on another and code for
-// another kind of CPU on a third; an x86 CPU without AVX2 would be slower with it than PyTorch is. Each number of a product has a sum of its own, whose order does not depend on how long they are. Elsewhere a
-// compiler may fuse other multiplications with additions, so CPUs of different kinds may round differently.
+// another kind of CPU on a third; an x86 CPU without AVX2 would be slower with it than PyTorch is. Each number of a
+// product has a sum of its own, whose order does not depend on how long they are. Elsewhere a compiler may fuse other
+// multiplications with additions, so CPUs of different kinds may round differently.
 
 #pragma once
 
