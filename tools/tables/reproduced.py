@@ -118,8 +118,9 @@ def write_observations(results: Path) -> str:
 
 def _describe_effort(observation: Observation) -> str:
     prices = [price_job(make_job(row, BUDGETS["paper"])) for row in observation.rows]
-    days = sum(prices, Price()).hours / _DAY
-    return f"unscaled, one seed of its rows takes two cores about {days:.0f} days"
+    hours = sum(prices, Price()).hours
+    time = f"{hours / _DAY:.0f} days" if hours > 2 * _DAY else f"{hours:.0f} hours"
+    return f"unscaled, one seed of its rows takes two cores about {time}"
 
 
 def write_status(results: Path) -> str:

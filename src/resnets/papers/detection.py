@@ -89,10 +89,10 @@ PAPER = (
     ),
 )
 
-# Two cores, a day: VOC 2012 train, tested on a thousand pictures of val; smaller pictures and regions, 12,000 steps.
+# Two cores, a day: VOC 2012 train, tested on a thousand pictures of val; smaller pictures and regions, 6,000 steps.
 _SCALED = (
-    ("length", "12000it"),
-    ("milestones", "9000it"),
+    ("length", "6000it"),
+    ("milestones", "4500it"),
     ("detect_side", "320"),
     ("detect_longest", 533),
     ("anchor_sizes", "64,128,256"),
