@@ -67,7 +67,7 @@ def tabulate_trainings(section: Mapping[str, Line]) -> Table:
             errors = read_values(line, who, "error")
             cells = Spread.of(errors) if errors else None, compute_ratio(line, base, who)
             rows.append([label(who), *map(_write_cell, cells)])
-    return ["recipe", "test error, %", "times as fast as the first"], rows
+    return ["recipe", "test error with its own views, %", "times as fast as the first"], rows
 
 
 def tabulate_steps(section: Mapping[str, Line]) -> Table:
