@@ -136,10 +136,10 @@ def test_the_table_of_whole_trainings_has_errors_and_ratios():
         "contestants": {"airbench94_muon": {"seconds": [3300.0], "error": [5.99]}, "cifar-94": {"reason": "no net"}}
     }
     header, rows = performance.SECTIONS["race94"]({"a line": line})
-    assert header == ["recipe", "test error, %", "times as fast as the first"]
+    assert header == ["recipe", "test error with its own views, %", "times as fast as the first"]
     assert rows == [
         ["airbench94_muon, six views of each test image", "5.99", "1.00"],
-        ["ours, cifar-94, one view", "-", "-"],
+        ["ours, cifar-94, two views of each test image", "-", "-"],
     ]
 
 
