@@ -17,14 +17,23 @@ _STEPS = 4
 
 
 def orthogonal(matrices: Tensor) -> Tensor:
-    """For each of [n][rows][columns] a matrix of the same singular vectors, all singular values near 1."""
+    """For each of [n][rows][columns] a matrix of the same singular vectors, all singular values near 1.
+
+    A step of the iteration multiplies X by p(XX^T), a matrix of rows x rows that commutes with XX^T. So the steps are
+    computed for XX^T alone, and X, which is many times as wide, is multiplied once, by the product of all of them.
+    """
     a, b, c = _QUINTIC
     tall = matrices.shape[1] > matrices.shape[2]
     x = matrices.mT if tall else matrices
     x = x / (x.norm(dim=(1, 2), keepdim=True) + 1e-7)
-    for _ in range(_STEPS):
-        square = x @ x.mT
-        x = a * x + (b * square + c * square @ square) @ x
+    square, product = x @ x.mT, None
+    for step in range(_STEPS):
+        factor = b * square + c * square @ square
+        factor.diagonal(dim1=1, dim2=2).add_(a)
+        product = factor if product is None else factor @ product
+        if step + 1 < _STEPS:
+            square = factor @ square @ factor
+    x = product @ x
     return x.mT if tall else x
 
 
