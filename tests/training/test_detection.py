@@ -414,9 +414,11 @@ def test_the_commands(learned, shapes, tmp_path, capsys):
     assert "mAP" in out
     assert "disc" in out
     assert "difference +0.00 points" in out
-    assert main(["eval", str(learned.path), "--json", "-o", str(tmp_path / "score.json")]) == 0
+    assert main(["eval", str(learned.path), "--json", "-o", str(tmp_path / "new" / "score.json")]) == 0
     assert json.loads(capsys.readouterr().out)["map"] > 95
-    assert {"map", "command", "versions", "weights"} <= set(json.loads((tmp_path / "score.json").read_text()))
+    written = json.loads((tmp_path / "new" / "score.json").read_text())
+    assert {"map", "command", "versions"} <= set(written)
+    assert [one["run"] for one in written["weights"]] == [learned.path.name]
     assert main(["predict", picture, "--weights", str(learned.path), "-o", str(tmp_path / "boxes.png")]) == 0
     assert (tmp_path / "boxes.png").stat().st_size > 500
     capsys.readouterr()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from resnets.cli.results import write_result
+from resnets.cli.results import trace_weights, write_result
 from resnets.errors import UserError
 from resnets.text import print_json, print_lines, print_table
 
@@ -58,7 +58,7 @@ def evaluate_detectors(
         both = {"difference": difference.difference, "interval": list(difference.interval)}
         result = {**result, "compared": found[1], "difference": both}
     if args.out:
-        write_result(Path(args.out), {**result, "weights": [dict(net.metadata.provenance) for net in scores[0].models]})
+        write_result(Path(args.out), {**result, "weights": trace_weights(args.models, scores[0].models)})
     if args.json:
         return print_json(result)
     for score, one in zip(scores, found, strict=True):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from resnets.cli.options import Command
-from resnets.cli.results import write_result
+from resnets.cli.results import trace_weights, write_result
 from resnets.errors import UserError
 from resnets.evaluation.options import EvaluateOptions
 from resnets.text import print_json, print_lines, print_table, say
@@ -64,9 +64,8 @@ def evaluate(commands: Commands) -> None:
             raise UserError("--compare is for detectors; `resnets compare RUN RUN` compares runs of classifiers.")
         score = evaluate(args.models, options=options, changes=changes, progress=Console(), warn=_warn)
         if args.out:
-            write_result(
-                Path(args.out), {**_to_dict(score), "weights": [dict(net.metadata.provenance) for net in score.models]}
-            )
+            weights = trace_weights(args.models, score.models)
+            write_result(Path(args.out), {**_to_dict(score), "weights": weights})
         if args.confusion is not None:
             draw_confusion(score, Path(args.confusion))
         if args.json:
