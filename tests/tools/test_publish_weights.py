@@ -42,6 +42,23 @@ def test_a_shipped_network_is_the_runs(run, folder, capsys):
     assert main(["info", name, "--json"]) == 0
 
 
+def test_a_network_in_half_precision_is_tested_again_and_used_in_float32(run, folder, capsys):
+    assert publish_weights.main([str(run.path), "--half"]) == 0
+    name = "resnet20.synthetic:64"
+    trained, net = resnets.load(run.weights), resnets.create(name, pretrained=True)
+    for key, tensor in trained.state_dict().items():
+        assert net.state_dict()[key].dtype == tensor.dtype
+        assert torch.equal(net.state_dict()[key], tensor.half().to(tensor.dtype))
+    whole = sum(tensor.numel() * tensor.element_size() for tensor in trained.state_dict().values())
+    assert (folder / f"{name}.safetensors").stat().st_size < 0.55 * whole
+    card = (folder / f"{name}.md").read_text()
+    assert (
+        f"rounded to float16, with which {resnets.evaluate(name).wrong} of {run.result['test']['images']} are wrong"
+        in card
+    )
+    assert f"{run.result['test']['wrong']} of {run.result['test']['images']} wrong" in card
+
+
 def test_the_card_tells_data_recipe_error_limits_licence_and_hash(run, folder):
     name = publish_weights.publish(run)
     card = (folder / f"{name}.md").read_text()

@@ -101,7 +101,8 @@ def open_model(
         _require_no_changes(what, network, changes)
         return _open_public(public, place, source)
     if not place.is_dir():
-        return _open_file(place, network, changes, source)
+        net = _open_file(place, network, changes, source)
+        return net.float() if place.parent == pretrained.FOLDER else net  # the package has some in half precision
     net, run = _open_file(_final_weights(place), network, changes, source), Run(place)
     if run.exists and net.metadata.data:  # by a path that is right from any working directory
         net.metadata = dataclasses.replace(net.metadata, data=run.data)
