@@ -13,7 +13,7 @@ import pytest
 from resnets import runs
 from resnets.errors import UserError
 from resnets.recipe import LATER, RECIPES, Recipe, recipe_of
-from resnets.runs import Run, RunKey, Summary, provenance, without_folders
+from resnets.runs import Run, RunKey, Summary, provenance, provenance_to_publish, without_folders
 from resnets.zoo import NETWORKS, spec_of
 
 IDENTITY = RunKey(spec_of("preresnet20"), "cifar10", "0123abcd", RECIPES["cifar-paper"], 0)
@@ -302,6 +302,13 @@ def git(folder, *words):
 )
 def test_a_published_command_has_no_folders_of_a_machine(command, published):
     assert without_folders(command) == published
+
+
+def test_the_provenance_of_a_result_has_no_folders_of_a_machine(monkeypatch, tmp_path):
+    monkeypatch.setattr(sys, "argv", ["resnets", "reproduce", "signals", "--out", str(tmp_path)])
+    found = provenance_to_publish()
+    assert found["command"] == f"resnets reproduce signals --out {tmp_path.name}"
+    assert found.keys() == provenance().keys()
 
 
 def test_the_commit_is_that_of_the_source_with_a_plus_where_it_was_changed(tmp_path, monkeypatch):

@@ -375,6 +375,12 @@ def provenance() -> dict[str, Any]:
 _COMMANDS = ("resnets", "__main__.py")
 
 
+def provenance_to_publish() -> dict[str, Any]:
+    """`provenance` for a file of results, without folders of the machine."""
+    found = provenance()
+    return {**found, "command": without_folders(found["command"])}
+
+
 def without_folders(command: str) -> str:
     """A command with only the last part of absolute paths, whose folders mean nothing on other machines."""
     words = shlex.split(command)

@@ -51,7 +51,7 @@ def _analyze(args: argparse.Namespace, options: AnalyzeOptions, changes: dict[st
     from resnets.cli.propagation_table import KEY, print_propagation
     from resnets.cli.signal_table import LOGGED_KEY, print_signal, read_signal
     from resnets.report.pictures import require_matplotlib
-    from resnets.runs import provenance
+    from resnets.runs import provenance_to_publish
 
     if args.out is not None:
         require_matplotlib("the analysis")
@@ -64,7 +64,7 @@ def _analyze(args: argparse.Namespace, options: AnalyzeOptions, changes: dict[st
         if not args.json:
             print_propagation(found.label, found.data, found.propagation)
     along_training = read_signal(args.models)
-    everything = {"analyses": results, "logged": along_training, "provenance": provenance()}
+    everything = {"analyses": results, "logged": along_training, "provenance": provenance_to_publish()}
     if args.json:
         print_json(everything)
     else:

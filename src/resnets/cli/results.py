@@ -11,10 +11,10 @@ from resnets.text import json_text
 
 def write_result(path: Path, result: dict[str, Any]) -> None:
     from resnets.atomic import make_folder_of, write_atomically
-    from resnets.runs import provenance
+    from resnets.runs import provenance_to_publish
 
     make_folder_of(path)
-    write_atomically(path, (json_text({**result, **provenance()}, indent=1) + "\n").encode())
+    write_atomically(path, (json_text({**result, **provenance_to_publish()}, indent=1) + "\n").encode())
 
 
 def trace_weights(words: Sequence[str], nets: Sequence[Any]) -> list[dict[str, Any]]:

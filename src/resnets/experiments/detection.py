@@ -180,7 +180,7 @@ def _run(plan: RowPlan, tests: list[str], options: ReproduceOptions, say: Callab
     from resnets.evaluation.detection import detect_all
     from resnets.evaluation.options import EvaluateOptions
     from resnets.progress import Console
-    from resnets.runs import provenance
+    from resnets.runs import provenance_to_publish
     from resnets.training.session import train
 
     say(f"{row.name}: training, {plan.steps:,} steps.")
@@ -201,7 +201,7 @@ def _run(plan: RowPlan, tests: list[str], options: ReproduceOptions, say: Callab
         make_folder_of(path)
         known = {"detector": row.name, "test": test, "budget": options.budget}
         result = {**known, "scores": scores, "run": run.config["run"]}
-        write_atomically(path, (json.dumps({**result, **provenance()}, indent=1) + "\n").encode())
+        write_atomically(path, (json.dumps({**result, **provenance_to_publish()}, indent=1) + "\n").encode())
 
 
 # --- comparing ----------------------------------------------------------------------------------

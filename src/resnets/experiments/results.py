@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from resnets.atomic import make_folder_of, write_atomically
 from resnets.errors import UserError
 from resnets.experiments.outcomes import read_row
-from resnets.runs import Run, RunKey, Summary, group_variants, provenance
+from resnets.runs import Run, RunKey, Summary, group_variants, provenance_to_publish
 from resnets.text import json_text
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ class RowFile:
         found = self.read()
         assert found is not None
         runs = [
-            {**run, "signal": signal, "responses_measured": provenance()} if run["seed"] == seed else run
+            {**run, "signal": signal, "responses_measured": provenance_to_publish()} if run["seed"] == seed else run
             for run in found["runs"]
         ]
         return write_results(self.path, {**found, "runs": runs})

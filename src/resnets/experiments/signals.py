@@ -21,7 +21,7 @@ from resnets.experiments.plan import Job, make_jobs
 from resnets.experiments.results import RowFile, write_results
 from resnets.papers.tables import EXPERIMENTS
 from resnets.papers.variants import DEEPEST, Variant, list_groups, list_variants, variant_of
-from resnets.runs import Run, RunKey, provenance
+from resnets.runs import Run, RunKey, provenance_to_publish
 
 if TYPE_CHECKING:
     from resnets.analysis.propagation import Propagation
@@ -92,7 +92,7 @@ def _measure_group(variants: Sequence[Variant], options: ReproduceOptions) -> di
     from resnets.data import open_labelled
     from resnets.nn import build
 
-    began = provenance()
+    began = provenance_to_publish()
     images = open_labelled(DATA, options.data_dir)
     chosen = _choose_options(variants[0], options)
     found = [measure(build(variant.spec, seed=SEED), images, chosen) for variant in variants]
@@ -122,7 +122,7 @@ def _measure_trained(job: Job, variant: Variant, run: Run, options: ReproduceOpt
     from resnets.nn import require_units
     from resnets.weights.models import open_model
 
-    began = provenance()
+    began = provenance_to_publish()
     images = Runner(options, quiet=True).load(job.source)
     found = measure(
         require_units(open_model(run), "signals are measured along"), images, _choose_options(variant, options)
