@@ -27,12 +27,13 @@ from resnets.engine.native.kernels import (
     PLAIN,
     RAW,
     RELU,
+    GateMaps,
     Sink,
     Source,
     Window,
 )
 from resnets.engine.native.unit import NativeUnit, fits
-from resnets.unit_spec import parse_shortcut
+from resnets.unit_spec import ORDERS, parse_shortcut
 
 KERNELS = load().kernels
 pytestmark = pytest.mark.skipif(KERNELS is None, reason=f"no kernels here: {load().how}")
@@ -176,6 +177,56 @@ def test_bn_of_a_batch():
     of_x, _ = KERNELS.transform(Source(LINEAR, g, x, a, b, norm.c, d), Sink())
     for found, true in ((gamma, twin.weight.grad), (beta, twin.bias.grad), (of_x, wanted_x.grad)):
         torch.testing.assert_close(found.double(), true, **NEAR)
+
+
+@pytest.mark.parametrize("exclusive", [False, True])
+def test_the_relu_behind_a_gate_is_pytorchs_to_the_bit(exclusive):
+    z, x, r, grad = (random(3, 16, 5, 7, seed=seed) for seed in range(4))
+    bias = random(16, seed=4)
+    z[0, 1, 2, 3] = x[1, 2, 3, 4] = torch.nan
+    before = KERNELS.gate(GateMaps(exclusive, False, z, bias, x, r)).requires_grad_()
+    wanted = functional.relu(before)
+    wanted.backward(grad)
+    maps = GateMaps(exclusive, True, z, bias, x, r)
+    y = KERNELS.gate(maps)
+    assert torch.equal(y.isnan(), wanted.isnan())
+    assert y.isnan().sum() == 2
+    assert torch.equal(y.nan_to_num(9.0), wanted.detach().nan_to_num(9.0))
+    found = KERNELS.gate_backward(maps, y, grad)
+    known = KERNELS.gate_backward(GateMaps(exclusive, False, z, bias, x, r), None, before.grad)
+    for ours, theirs in zip(found, known, strict=True):
+        assert torch.equal(ours.nan_to_num(9.0), theirs.nan_to_num(9.0))
+
+
+def test_relu_lets_what_is_no_number_pass():
+    """In every way in and out that has one, as PyTorch's, forward and for gradients."""
+    x = random(2, 16, 4, 4)
+    x[0, 3, 1, 1] = torch.nan
+    one, zero = torch.ones(16), torch.zeros(16)
+    for source in (Source(RELU, x), Source(ACT, x, a=one, d=zero)):
+        assert torch.equal(KERNELS.transform(source, Sink())[0].isnan(), x.isnan())
+    flat = torch.zeros_like(x)
+    for sink in (Sink(ADD_RELU, add=flat), Sink(OFFSET_RELU, d=zero), Sink(MASK, m=x, a=one, d=zero), Sink(MASK, m=x)):
+        assert torch.equal(KERNELS.transform(Source(RAW, x), sink)[0].isnan(), x.isnan())
+
+
+@pytest.mark.parametrize("memory", MODES)
+@pytest.mark.parametrize(
+    "changes",
+    [*({"order": order} for order in ORDERS), {"shortcut": "exclusive_gate:-1"}, {"resize": "project"}],
+    ids=str,
+)
+def test_a_network_that_has_diverged_says_so(changes, memory):
+    """One weight that is no number reaches the scores and the gradients, as in plain PyTorch."""
+    net = trained(**{"order": "original", "widths": (8, 16, 24), **changes})
+    with torch.no_grad():
+        next(m for m in net.units[1].modules() if isinstance(m, nn.Conv2d)).weight[0, 0, 0, 0] = torch.nan
+    plain = copy.deepcopy(net)
+    for model, layers in ((prepare(net, memory=memory), net), (plain, plain)):
+        scores = model(random(4, 3, 16, 16, seed=1))
+        scores.sum().backward()
+        assert scores.isnan().all()
+        assert layers.stem.conv.weight.grad.isnan().all()
 
 
 def compared(options, seed):

@@ -1078,9 +1078,9 @@ void pass(const Shape* shape, const Source* source, const Sink* sink) {
     });
 }
 
-// Gates: y = (1 - g) x + g r, or with `exclusive` 0 (1 - g) x + r, with g = sigmoid(z + bias).
+// Gates: y = (1 - g) x + g r, or with `exclusive` 0 (1 - g) x + r, with g = sigmoid(z + bias); with `relu` max(y, 0).
 struct Gate {
-    int64_t exclusive;
+    int64_t exclusive, relu;
     const float *z, *bias, *x, *r;
 };
 
@@ -1088,21 +1088,25 @@ void gate_forward(const Shape* shape, const Gate* gate, float* y) {
     const Gate t = *gate;
     with_pixels(*shape, [&](int64_t, size_t at, size_t c) {
         vec g = sigmoid(load(t.z + at) + load(t.bias + c)), x = load(t.x + at), r = load(t.r + at);
-        store(y + at, x + (t.exclusive ? g * (r - x) : r - g * x));
+        vec sum = x + (t.exclusive ? g * (r - x) : r - g * x);
+        store(y + at, t.relu ? where_positive(sum, sum) : sum);
     });
 }
 
-// From the gradient of y those of z, x (without what comes through z) and r, and that of the bias.
-void gate_backward(const Shape* shape, const Gate* gate, const float* dy, float* dz, float* dx, float* dr, float* bias) {
+// From y and its gradient those of z, x (without what comes through z) and r, and that of the bias. Without a ReLU y is not
+// read; without one and with `exclusive` 0 the gradient of r is dy.
+void gate_backward(const Shape* shape, const Gate* gate, const float* y, const float* dy, float* dz, float* dx, float* dr,
+                   float* bias) {
     const Shape s = *shape;
     const Gate t = *gate;
     std::vector<double> rows(SHARES * s.into);
     with_pixels(s, [&](int64_t share, size_t at, size_t c) {
         vec g = sigmoid(load(t.z + at) + load(t.bias + c)), x = load(t.x + at), r = load(t.r + at), d = load(dy + at);
+        if (t.relu) d = where_positive(load(y + at), d);
         vec of_z = d * (t.exclusive ? r - x : -x) * g * (1.0f - g);
         store(dz + at, of_z);
         store(dx + at, d * (1.0f - g));
-        if (t.exclusive) store(dr + at, d * g);
+        if (t.exclusive || t.relu) store(dr + at, t.exclusive ? d * g : d);
         for (int i = 0; i < L; i++) rows[share * s.into + c + i] += of_z[i];
     });
     for (int64_t c = 0; c < s.into; c++) {

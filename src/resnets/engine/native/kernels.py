@@ -60,7 +60,7 @@ class _Norm(ctypes.Structure):
 
 
 class _Gate(ctypes.Structure):
-    _fields_ = fields("exclusive", "z bias x r")
+    _fields_ = fields("exclusive relu", "z bias x r")
 
 
 def _at(tensor: Tensor | None) -> int | None:
@@ -113,9 +113,13 @@ class Normalized(NamedTuple):
 
 
 class GateMaps(NamedTuple):
-    """What a gate reads: the result of its 1x1 convolution, its bias, the shortcut's map and that of F."""
+    """What a gate reads: the result of its 1x1 convolution, its bias, the shortcut's map and that of F.
+
+    `relu`: a ReLU follows the addition.
+    """
 
     exclusive: bool
+    relu: bool
     z: Tensor
     bias: Tensor
     x: Tensor
@@ -274,17 +278,17 @@ class Kernels:
     # --- gates and the classifier -----------------------------------------------------------------
 
     def gate(self, maps: GateMaps) -> Tensor:
-        """(1 - g) x + g r, or if it is not `exclusive` (1 - g) x + r, with g = sigmoid(z + bias)."""
+        """(1 - g) x + g r, or if it is not `exclusive` (1 - g) x + r, with g = sigmoid(z + bias); and its ReLU."""
         y = empty_map(maps.x.shape)
         self._library.gate_forward(*_gate(maps), _pointer(y))
         return y
 
-    def gate_backward(self, maps: GateMaps, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The gradients of z, of x without what comes through z, of r and of the bias."""
+    def gate_backward(self, maps: GateMaps, y: Tensor | None, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The gradients of z, of x without what comes through z, of r and of the bias. A ReLU needs its result y."""
         shape = maps.x.shape
         of_z, of_x, of_bias = empty_map(shape), empty_map(shape), torch.empty_like(maps.bias)
-        of_r = empty_map(shape) if maps.exclusive else grad
-        pointers = map(_pointer, (grad, of_z, of_x, of_r, of_bias))
+        of_r = empty_map(shape) if maps.exclusive or maps.relu else grad
+        pointers = map(_pointer, (grad if y is None else y, grad, of_z, of_x, of_r, of_bias))
         self._library.gate_backward(*_gate(maps), *pointers)
         return of_z, of_x, of_r, of_bias
 
@@ -309,10 +313,10 @@ def takes_one_pass(weight: Tensor, stride: int) -> bool:
 
 
 def _gate(maps: GateMaps) -> tuple[Any, Any]:
-    exclusive, z, bias, x, r = maps
+    exclusive, relu, z, bias, x, r = maps
     for tensor in (z, x, r):
         assert tensor.is_contiguous(memory_format=torch.channels_last), "maps are in channels_last order"
-    return ctypes.byref(_shape(x)), ctypes.byref(_Gate(exclusive, _at(z), _at(bias), _at(x), _at(r)))
+    return ctypes.byref(_shape(x)), ctypes.byref(_Gate(exclusive, relu, _at(z), _at(bias), _at(x), _at(r)))
 
 
 def _pointer(tensor: Tensor) -> ctypes.c_void_p:

@@ -33,6 +33,9 @@ class NativeUnit:
         self.resize = _resize(unit.resize, kernels)
         self.joins = _joins(unit)
         self.branch, self.after = _cut(unit, kernels, self.joins)
+        self.gate_has_relu = isinstance(unit.shortcut, kinds.ShortcutGate) and _words(unit.after) == ["relu"]
+        if self.gate_has_relu:
+            self.after = None
 
     def __call__(self, x: Tensor) -> Tensor:
         return self.with_sums(x, None)[0]
@@ -71,9 +74,8 @@ class NativeUnit:
     def _meet(self, h: Tensor, r: Tensor) -> Tensor:
         shortcut = self.unit.shortcut
         if isinstance(shortcut, kinds.ShortcutGate):
-            exclusive = isinstance(shortcut, kinds.ExclusiveGate)
-            gate = shortcut.gate
-            return _Gated.apply(self.kernels, exclusive, h, r, gate.weight, gate.bias)  # type: ignore[no-untyped-call]
+            how = isinstance(shortcut, kinds.ExclusiveGate), self.gate_has_relu
+            return _Gated.apply(self.kernels, *how, h, r, shortcut.gate.weight, shortcut.gate.bias)  # type: ignore[no-untyped-call]
         return shortcut(h, r)
 
     def _suits(self, x: Tensor) -> bool:
@@ -82,28 +84,30 @@ class NativeUnit:
 
 
 class _Gated(torch.autograd.Function):
-    """(1 - g) h + g r or (1 - g) h + r with g = sigmoid(W h + b)."""
+    """(1 - g) h + g r or (1 - g) h + r with g = sigmoid(W h + b), and perhaps its ReLU."""
 
     @staticmethod
-    def forward(ctx: Any, kernels: Kernels, exclusive: bool, *tensors: Tensor) -> Tensor:
+    def forward(ctx: Any, kernels: Kernels, exclusive: bool, relu: bool, *tensors: Tensor) -> Tensor:
         h, r, weight, bias = tensors
         h, r = (map_.contiguous(memory_format=torch.channels_last) for map_ in (h, r))
         z, _ = kernels.conv(Source(RAW, h), weight, Sink())
-        ctx.kernels, ctx.exclusive = kernels, exclusive
-        ctx.save_for_backward(z, h, r, weight, bias)
-        return kernels.gate(GateMaps(exclusive, z, bias, h, r))
+        y = kernels.gate(GateMaps(exclusive, relu, z, bias, h, r))
+        ctx.kernels, ctx.exclusive, ctx.relu = kernels, exclusive, relu
+        ctx.save_for_backward(z, h, r, weight, bias, *([y] if relu else []))
+        return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
         kernels: Kernels = ctx.kernels
-        z, h, r, weight, bias = ctx.saved_tensors
+        z, h, r, weight, bias, *ended = ctx.saved_tensors
         grad = grad.contiguous(memory_format=torch.channels_last)
-        of_z, of_h, of_r, of_bias = kernels.gate_backward(GateMaps(ctx.exclusive, z, bias, h, r), grad)
+        maps = GateMaps(ctx.exclusive, ctx.relu, z, bias, h, r)
+        of_z, of_h, of_r, of_bias = kernels.gate_backward(maps, ended[0] if ended else None, grad)
         of_weight = kernels.conv_filters(Source(RAW, h), Source(RAW, of_z), weight)
         height, width = h.shape[2:]
         of_h, _ = kernels.conv(Source(RAW, of_z), weight, Sink(ADD, add=of_h), back_to=(height, width))
-        return None, None, of_h, of_r, of_weight, of_bias
+        return None, None, None, of_h, of_r, of_weight, of_bias
 
 
 def _joins(unit: Unit) -> bool:

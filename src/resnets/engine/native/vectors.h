@@ -73,9 +73,10 @@ inline vec round_down(vec v) {
     vec whole = __builtin_convertvector(__builtin_convertvector(v, ints), vec);
     return whole - (vec)((ints)(vec{} + 1.0f) & (whole > v));
 }
+// v where `of` is positive or not a number, else 0, as PyTorch's ReLU and its gradient: a NaN stays to be seen.
 template <typename V>
 inline V where_positive(V of, V v) {
-    return of > 0.0f ? v : V{};
+    return of <= 0.0f ? V{} : v;
 }
 
 template <int N>
