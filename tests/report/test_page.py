@@ -39,7 +39,7 @@ def test_a_table_has_our_value_beside_the_papers_with_seeds_interval_and_verdict
     original = table["original"]
     assert original[0] == "6.61"
     assert original[1] == "60.20 ± 0.14 2 seeds"
-    assert original[2] == "≈ partlyOf 3 other rows 2 on the same side of it as in the paper, 1 on the other side."
+    assert original[2] == "≈ partlyOn the same side of it as in the paper: 2 of 3 other rows; on the other side: 1."
     assert table["constant scaling 0.5 x + 0.5 F"][1].startswith("55.10 ± 0.14")
     assert table["constant scaling 0 x + F: a plain net"][0] == "fails✗"
     assert table["constant scaling 0 x + F: a plain net"][2].startswith("✓ agrees")

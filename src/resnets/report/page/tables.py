@@ -140,10 +140,10 @@ def _explain(agrees: Agreement, has_seeds: bool) -> str:
         return f"{capitalize(agrees.why)}."
     if not has_seeds:
         return "No row has a second seed, so it is unknown how much runs differ by chance."
-    parts = [f"{agrees.same} on the same side of it as in the paper"]
-    parts += [f"{agrees.contrary} on the other side"] * bool(agrees.contrary)
-    parts += [f"{agrees.unclear} too close to tell"] * bool(agrees.unclear)
-    return f"Of {counted} other rows {', '.join(parts)}."
+    parts = [f"On the same side of it as in the paper: {agrees.same} of {counted} other rows"]
+    parts += [f"on the other side: {agrees.contrary}"] * bool(agrees.contrary)
+    parts += [f"too close to tell: {agrees.unclear}"] * bool(agrees.unclear)
+    return f"{'; '.join(parts)}."
 
 
 def _build_notes(experiment: Experiment, found: Outcomes, budget: str, shared: tuple[str, ...]) -> Html:
