@@ -33,6 +33,7 @@ from resnets.engine.native.kernels import (
     Window,
 )
 from resnets.engine.native.unit import NativeUnit, fits
+from resnets.engine.native.units import NativeUnits
 from resnets.unit_spec import ORDERS, parse_shortcut
 
 KERNELS = load().kernels
@@ -227,6 +228,21 @@ def test_a_network_that_has_diverged_says_so(changes, memory):
         scores.sum().backward()
         assert scores.isnan().all()
         assert layers.stem.conv.weight.grad.isnan().all()
+
+
+@pytest.mark.parametrize("memory", MODES)
+@pytest.mark.parametrize("order", ORDERS)
+def test_one_value_per_channel_is_refused_as_by_pytorch(order, memory):
+    net = trained(order=order, widths=(8, 16, 24), blocks=3)
+    for model in (net, prepare(net, memory=memory)):
+        with pytest.raises(ValueError, match="Expected more than 1 value per channel when training"):
+            model(random(1, 3, 4, 4))
+
+
+def test_units_in_a_row_refuse_one_value_per_channel():
+    net = trained(order="full_preact", widths=(8, 16, 24), blocks=3)
+    with pytest.raises(ValueError, match="Expected more than 1 value per channel when training"):
+        NativeUnits([NativeUnit(unit, KERNELS) for unit in net.units[1:3]]).with_sums(random(1, 8, 1, 1), None)
 
 
 def compared(options, seed):

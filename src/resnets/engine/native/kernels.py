@@ -259,6 +259,10 @@ class Kernels:
     def norm_forward(self, bn: nn.BatchNorm2d, sums: Tensor, pixels: int, times: float = 1.0) -> Normalized:
         """BN of a batch, multiplied by `times`, from its sums; the running statistics move along."""
         assert bn.num_batches_tracked is not None
+        if pixels == 1:
+            raise ValueError(
+                "Expected more than 1 value per channel when training: the map is one image of 1x1 pixels."
+            )
         bn.num_batches_tracked.add_(1)
         channels = bn.num_features
         made = Normalized(torch.empty(2, channels, dtype=torch.float64), *torch.empty(3, channels).unbind())
