@@ -131,6 +131,25 @@ def test_the_start_is_held_against_seconds_and_told_as_a_ratio(tmp_path):
     assert told(tmp_path, "`resnets")[3:] == ["`import torch` takes 10.0 times as long", "yes"]
 
 
+@pytest.mark.parametrize(("error", "text", "verdict"), [(5.9, "1.20", "yes"), (6.1, "1.20", "no")])
+def test_a_race_counts_only_if_it_ends_below_six_per_cent(tmp_path, error, text, verdict):
+    found = line(**{"airbench94_muon": [12.0], "cifar-94": [10.0]})
+    found["contestants"]["cifar-94"]["error"] = [error]
+    write(tmp_path, "race94", race=found)
+    path = tmp_path / "bench" / "race94.json"
+    path.write_text(path.read_text().replace('"race"', '"preresnet12_w48, to the end of the recipe"'))
+    assert told(tmp_path, "CIFAR-10 to 94 %")[3:] == [f"{text}, with {error:.2f} % test error", verdict]
+
+
+def test_the_error_of_make_train_is_that_of_the_published_runs():
+    results = ROOT / "results"
+    runs = json.loads((results / "cifar" / "preresnet12_w32-cifar-quick.json").read_text())["runs"]
+    middle = sorted(run["result"]["test"]["error"] for run in runs)[len(runs) // 2]
+    row = told(results, "test error of `make train`")
+    assert row[1:3] == ["under 9.5 %", "under 8.75 %"]
+    assert f"median {middle:.2f} %" in row[3]
+
+
 def test_the_page_has_every_table_once():
     text = (ROOT / "docs" / "performance.md").read_text()
     for name in performance.TABLES:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
+from resnets import records
+from resnets.runs import Summary
 from tools.tables.ratios import Spread, compute_ratio, read_lines, read_values
 
 GIB = 2**30
@@ -92,6 +95,26 @@ def _measure_first_step(results: Path) -> Measured | None:
     return Measured(Spread.of(spent).median, f"{torch} times as long as `import torch`")
 
 
+def _measure_quick_training(results: Path) -> Measured | None:
+    """The median test error of what `make train` runs."""
+    path = results / "cifar" / "preresnet12_w32-cifar-quick.json"
+    if not path.exists():
+        return None
+    errors = tuple(run["result"]["test"]["error"] for run in records.load(path)["runs"])
+    return Measured(median(errors), str(Summary(errors)))
+
+
+def _measure_race_to_94(results: Path) -> Measured | None:
+    """A speed that counts only if the training ended with at most 6 % of the test images wrong."""
+    line = read_lines(results, "race94").get("preresnet12_w48, to the end of the recipe")
+    ratio = compute_ratio(line, "airbench94_muon", "cifar-94") if line else None
+    errors = read_values(line, "cifar-94", "error") if line else None
+    if not ratio or not errors:
+        return None
+    error = Spread.of(errors)
+    return Measured(ratio.median if max(errors) <= 6 else 0, f"{ratio}, with {error} % test error")
+
+
 AIMS = (
     *(
         Aim(
@@ -134,6 +157,8 @@ AIMS = (
         "CIFAR-10 to 20 % error, time against the papers' recipe", 3, 6,
         _compare("race", "preresnet20, to 20 % error", "cifar-paper", "cifar-quick"),
     ),
+    Aim("test error of `make train`", 9.5, 8.75, _measure_quick_training, below="%"),
+    Aim("CIFAR-10 to 94 %, time against airbench94_muon", 1, 1.5, _measure_race_to_94),
     Aim(
         "preresnet20, two seeds side by side, against one after the other", 1.3, None,
         _compare("jobs", "preresnet20, two seeds", "one after the other", "side by side"),
