@@ -434,8 +434,17 @@ def test_equal_scales_merge_to_themselves():
             assert torch.allclose(a, b, atol=1e-3)
 
 
-def test_regions_are_pooled_from_the_scales_at_which_they_have_224_pixels():
-    net = make().eval()
+@pytest.mark.parametrize(
+    ("pool_size", "expected"),
+    [
+        # 90 pixels are 180 at a shorter side of 200 and 360 at 400; 30 and 60 pixels stay below 224 longest.
+        (14, [(13, 3), (25, 3)]),
+        # 90 and 60 pixels pass 112 between 100 and 200, and 30 between 200 and 400.
+        (7, [(7, 2), (13, 1), (13, 2), (25, 1)]),
+    ],
+)
+def test_regions_are_pooled_from_the_scales_at_which_they_have_as_many_places_as_are_pooled(pool_size, expected):
+    net = make(pool_size=pool_size).eval()
     look = Look(net, picture(size=(100, 100)), (100, 200, 400), False)
     seen = []
 
@@ -445,8 +454,7 @@ def test_regions_are_pooled_from_the_scales_at_which_they_have_224_pixels():
 
     net.pool = pool
     look.judge(torch.tensor([[0.0, 0, 90, 90], [0, 0, 30, 30], [0, 0, 60, 60]]))
-    # 90 pixels are 180 at a shorter side of 200 and 360 at 400; 30 and 60 pixels stay below 224 longest.
-    assert sorted(seen) == [(13, 3), (25, 3)]
+    assert sorted(seen) == expected
 
 
 def test_mirror_averages_both_views():

@@ -27,7 +27,6 @@ from resnets.errors import UserError
 Pixels = npt.NDArray[np.uint8]  # (height, width, 3)
 
 VOTES = 0.5  # overlap from which a box votes for the place of a detection
-_USUAL = 224.0  # pixels: the side at which a region has the size that the backbone was trained with
 
 
 @dataclass(frozen=True)
@@ -107,11 +106,17 @@ class Look:
         return torch.cat([features[:-1], features[-1:].expand(len(regions), -1)], 1)
 
     def _merge(self, regions: Tensor) -> Tensor:
-        """Pool each region from two neighbouring scales, at which it is nearest to 224x224 pixels, and take the larger
-        value of each feature (maxout) before the last stage."""
+        """Pool each region from two neighbouring scales and take the larger value of each feature (maxout) before the
+        last stage. At these scales the region is nearest to as many places of the map as are pooled: 14x14 in v1,
+        which are 224x224 pixels."""
         roots = box.measure_areas(regions).clamp(min=1).sqrt()
         sides = torch.stack([roots * scale[:2].prod().sqrt() for scale in self.scales], 1)
-        lower = (sides <= _USUAL).sum(1).sub(1).clamp(0, len(self.scales) - 2)
+        lower = (
+            (sides <= self.detector.spec.stride * self.detector.spec.pool_size)
+            .sum(1)
+            .sub(1)
+            .clamp(0, len(self.scales) - 2)
+        )
         found = regions.new_zeros(len(regions), self.detector.spec.tail_channels)
         for k in range(len(self.scales) - 1):
             index = (lower == k).nonzero()[:, 0]
