@@ -1107,7 +1107,8 @@ void gate_backward(const Shape* shape, const Gate* gate, const float* y, const f
         store(dz + at, of_z);
         store(dx + at, d * (1.0f - g));
         if (t.exclusive || t.relu) store(dr + at, t.exclusive ? d * g : d);
-        for (int i = 0; i < L; i++) rows[share * s.into + c + i] += of_z[i];
+        loose_doubles* row = reinterpret_cast<loose_doubles*>(&rows[share * s.into + c]);
+        *row += __builtin_convertvector(of_z, doubles);
     });
     for (int64_t c = 0; c < s.into; c++) {
         double sum = 0;

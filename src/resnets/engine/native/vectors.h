@@ -39,6 +39,8 @@ typedef float vec __attribute__((vector_size(4 * L)));
 typedef float wide __attribute__((vector_size(4 * W)));
 typedef float loose __attribute__((vector_size(4 * L), aligned(4), may_alias));
 typedef float loose_wide __attribute__((vector_size(4 * W), aligned(4), may_alias));
+typedef double doubles __attribute__((vector_size(8 * L)));
+typedef double loose_doubles __attribute__((vector_size(8 * L), aligned(8), may_alias));
 typedef int32_t ints __attribute__((vector_size(4 * L)));
 typedef uint8_t bytes __attribute__((vector_size(L), aligned(1), may_alias));
 
