@@ -111,12 +111,8 @@ class Look:
         which are 224x224 pixels."""
         roots = box.measure_areas(regions).clamp(min=1).sqrt()
         sides = torch.stack([roots * scale[:2].prod().sqrt() for scale in self.scales], 1)
-        lower = (
-            (sides <= self.detector.spec.stride * self.detector.spec.pool_size)
-            .sum(1)
-            .sub(1)
-            .clamp(0, len(self.scales) - 2)
-        )
+        usual = self.detector.spec.stride * self.detector.spec.pool_size
+        lower = (sides <= usual).sum(1).sub(1).clamp(0, len(self.scales) - 2)
         found = regions.new_zeros(len(regions), self.detector.spec.tail_channels)
         for k in range(len(self.scales) - 1):
             index = (lower == k).nonzero()[:, 0]
