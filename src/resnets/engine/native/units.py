@@ -105,7 +105,7 @@ class NativeUnits:
         return (
             type(x) is Tensor
             and is_plain(x)
-            and x.numel() != x.shape[1]  # one value per channel has no statistics: PyTorch's BN says so
+            and x.numel() != x.shape[1]  # one value per channel, which `norm_forward` refuses
             and not torch.is_autocast_enabled("cpu")
             and all(norm.training for norm in self.norms)
             and set(map(attrgetter("dtype", "is_cpu"), tensors)) == {(torch.float32, True)}
