@@ -13,6 +13,7 @@ from resnets.experiments import detection as experiment
 from resnets.experiments.options import ReproduceOptions
 from resnets.papers import detection as papers
 from tests.detection.shapes import QUICK, write_shapes
+from tools.tables.pages import write_detection_tables
 
 TABLES = {table.where: table for table in papers.PAPER}
 
@@ -79,16 +80,26 @@ def test_a_row_from_the_training_to_the_table(tmp_path, monkeypatch):
     found = experiment.reproduce_detection(options, said.append)
     (table,) = found.tables
     assert all(cells[2] != experiment.NOT_RUN for cells in table.cells)
-    files = sorted(path.name for path in (tmp_path / "results" / "detection" / "day").iterdir())
-    assert files == ["faster_rcnn_resnet18-voc2012-refinement.json", "faster_rcnn_resnet18-voc2012.json"]
-    result = json.loads((tmp_path / "results" / "detection" / "day" / files[1]).read_text())
+    results = tmp_path / "results" / "detection" / "day"
+    files = sorted(path.name for path in results.iterdir())
+    assert files == [
+        "differences.json", "faster_rcnn_resnet18-voc2012-refinement.json", "faster_rcnn_resnet18-voc2012.json"
+    ]  # fmt: skip
+    result = json.loads((results / files[2]).read_text())
     assert {"command", "commit", "versions", "machine", "run"} <= set(result)
     assert "row" not in result  # by which a report knows rows of classifiers
     assert set(result["scores"]) == {"voc2007", "voc2012", "coco"}
+    maps = [json.loads((results / name).read_text())["scores"]["voc2012"]["map"] for name in files[1:]]
+    ((name, ahead),) = json.loads((results / files[0]).read_text())["differences"].items()
+    assert name == "faster_rcnn_resnet18-voc2012-refinement - faster_rcnn_resnet18-voc2012"
+    assert ahead["difference"] == pytest.approx(maps[0] - maps[1])
+    assert table.cells[1][3].startswith(f"{ahead['difference']:+.1f} (")
+    assert table.cells[0][3] == ""
+    assert " | ".join(table.cells[1]) in write_detection_tables(tmp_path / "results")
     said.clear()
     experiment.reproduce_detection(options, said.append)
     assert not said, "what is finished is not run again"
-    damaged = tmp_path / "results" / "detection" / "day" / files[1]
+    damaged = results / files[2]
     damaged.write_text("{}")
     with pytest.raises(UserError, match="detector is missing"):
         experiment.reproduce_detection(dataclasses.replace(options, dry_run=True))

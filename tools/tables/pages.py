@@ -18,6 +18,8 @@ from resnets.atomic import write_atomically
 from resnets.chain import parse_network
 from resnets.differences import label_groups
 from resnets.errors import UserError
+from resnets.experiments import detection
+from resnets.experiments.options import ReproduceOptions
 from resnets.papers.numbers import quote_paper
 from resnets.recipe import LATER, RECIPES
 from resnets.runs import Summary
@@ -92,6 +94,15 @@ def write_detectors(results: Path) -> str:
     return "\n".join(lines) if found else "Not measured yet: `make detect-demo` measures it."
 
 
+def write_detection_tables(results: Path) -> str:
+    """v1's tables of detection at the budget `day`: the paper's numbers, ours, and each row against the one above."""
+    parts = []
+    for table in detection.compare_tables(ReproduceOptions(budget="day", results=str(results))):
+        lines = [detection.HEADER, ("---",) * len(detection.HEADER), *table.cells]
+        parts += [table.title, "\n".join(f"| {' | '.join(cells)} |" for cells in lines)]
+    return "\n\n".join(["", *parts, ""]).strip("\n")
+
+
 def write_transfer(results: Path) -> str:
     """Every comparison of pretrained weights with new ones: errors by way, and the gain of the weights over each."""
     lines = ["| network | images | started from | test error | behind the weights by |", "|---|---|---|---|---|"]
@@ -112,6 +123,7 @@ TABLES: dict[str, Callable[[Path], str]] = {
     "cifar": write_cifar,
     "imagenet": write_imagenet,
     "detectors": write_detectors,
+    "detection-tables": write_detection_tables,
     "transfer": write_transfer,
     "cifar-paper": paper_runs.write_paper_runs,
     **reproduced.TABLES,

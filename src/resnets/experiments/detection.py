@@ -6,6 +6,7 @@ A price is the multiply-adds of a row, and hours by the speed of one small step 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import time
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from resnets.papers.detection import BUDGETS, EXAMPLES, SWITCHES, TESTED, Detect
 from resnets.recipe import Recipe, iterations, recipe_of
 
 NOT_RUN = "not run"
+DIFFERENCES = "differences.json"  # beside the results of a budget
 _CLASSES = {"coco": 80}
 _WORDS = {  # --data of each kind of pictures, below the folder that --voc or --coco names
     "voc07+12": "voc:{voc}:2007/trainval+2012/trainval:2007/test",
@@ -58,7 +60,9 @@ class DetectionReproduction:
     tables: tuple[ComparedTable, ...]
 
 
-HEADER = ("row", "the paper, mAP@.5", "ours", "the paper, mAP@[.5, .95]", "ours, COCO's")
+HEADER = (
+    "row", "the paper, mAP@.5", "ours", "ahead of the row above", "the paper, mAP@[.5, .95]", "ours, COCO's"
+)  # fmt: skip
 
 
 def reproduce_detection(
@@ -77,7 +81,8 @@ def reproduce_detection(
                 {cell.test for table in tables for cell in table.cells if cell.row == one.row and not cell.server}
             )
             _run(one, tests, options, say)
-    return DetectionReproduction(plan, tuple(_compare(table, options) for table in tables))
+        _write_differences(tables, options)
+    return DetectionReproduction(plan, compare_tables(options))
 
 
 # --- planning -----------------------------------------------------------------------------------
@@ -167,8 +172,25 @@ def _measure_speed() -> float:
 
 
 def _result_path(row: DetectionRow, test: str, options: ReproduceOptions) -> Path:
-    ending = f"-{test}" if test else ""
-    return Path(options.results) / "detection" / options.budget / f"{row.name}{ending}.json"
+    return _results_folder(options) / f"{_name_test(row, test)}.json"
+
+
+def _results_folder(options: ReproduceOptions) -> Path:
+    return Path(options.results) / "detection" / options.budget
+
+
+def _score_path(name: str, options: ReproduceOptions) -> Path:
+    """The ranked detections of a test: larger than what is published, so with the runs."""
+    return Path(options.out) / "detection" / options.budget / f"{name}.safetensors"
+
+
+def _name_test(row: DetectionRow, test: str) -> str:
+    return f"{row.name}-{test}" if test else row.name
+
+
+def _choose_metric(row: DetectionRow) -> str:
+    """By which detectors are compared at an overlap of .5."""
+    return "voc2007" if row.data == "voc07+12" else "voc2012"
 
 
 def _run(plan: RowPlan, tests: list[str], options: ReproduceOptions, say: Callable[[str], None]) -> None:
@@ -177,6 +199,7 @@ def _run(plan: RowPlan, tests: list[str], options: ReproduceOptions, say: Callab
     left = [test for test in tests if not _result_path(row, test, options).exists()]
     if plan.missing or not left:
         return
+    from resnets.detection.score_files import write_score
     from resnets.evaluation.detection import detect_all
     from resnets.evaluation.options import EvaluateOptions
     from resnets.progress import Console
@@ -197,8 +220,10 @@ def _run(plan: RowPlan, tests: list[str], options: ReproduceOptions, say: Callab
         )
         detected = detect_all([run], words, asked, Console(), say)
         scores = {metric: detected.score(metric).to_dict() for metric in METRICS}
-        path = _result_path(row, test, options)
+        path, ranked = _result_path(row, test, options), _score_path(_name_test(row, test), options)
         make_folder_of(path)
+        make_folder_of(ranked)
+        write_score(ranked, detected.score(_choose_metric(row)))
         known = {"detector": row.name, "test": test, "budget": options.budget}
         result = {**known, "scores": scores, "run": run.config["run"]}
         write_atomically(path, (json.dumps({**result, **provenance_to_publish()}, indent=1) + "\n").encode())
@@ -207,21 +232,68 @@ def _run(plan: RowPlan, tests: list[str], options: ReproduceOptions, say: Callab
 # --- comparing ----------------------------------------------------------------------------------
 
 
-def _compare(table: DetectionTable, options: ReproduceOptions) -> ComparedTable:
+def _pair_with_row_above(table: DetectionTable) -> dict[DetectionCell, tuple[str, str]]:
+    """The name of each cell's test and of that above it, where both are tested on the same pictures."""
+    return {
+        one: (_name_test(one.row, one.test), _name_test(above.row, above.test))
+        for above, one in itertools.pairwise(table.cells)
+        if one.row and above.row and one.row.data == above.row.data
+    }
+
+
+def _write_differences(tables: tuple[DetectionTable, ...], options: ReproduceOptions) -> None:
+    """Add the differences between rows whose ranked detections are here to those that are known."""
+    known = _read_differences(options)
+    before = len(known)
+    for table in tables:
+        for pair in _pair_with_row_above(table).values():
+            name, scores = " - ".join(pair), [_score_path(test, options) for test in pair]
+            if name in known or not all(path.exists() for path in scores):
+                continue
+            from resnets.detection.score import compare_scores
+            from resnets.detection.score_files import read_score
+
+            found = compare_scores(*map(read_score, scores))
+            known[name] = {"difference": found.difference, "interval": list(found.interval)}
+    if len(known) > before:
+        from resnets.runs import provenance_to_publish
+
+        result = {"budget": options.budget, "differences": known, **provenance_to_publish()}
+        path = _results_folder(options) / DIFFERENCES
+        write_atomically(path, (json.dumps(result, indent=1) + "\n").encode())
+
+
+def _read_differences(options: ReproduceOptions) -> dict[str, Any]:
+    from resnets import records
+
+    path = _results_folder(options) / DIFFERENCES
+    found = {"difference": records.NUMBER, "interval": (records.NUMBER,) * 2}
+    return records.Record({"differences": records.Named(found)}).read(path)["differences"] if path.exists() else {}
+
+
+def compare_tables(options: ReproduceOptions) -> tuple[ComparedTable, ...]:
+    """The tables of a budget with what has been run so far."""
+    differences = _read_differences(options)
+    return tuple(_compare(table, differences, options) for table in BUDGETS[options.budget])
+
+
+def _compare(table: DetectionTable, differences: dict[str, Any], options: ReproduceOptions) -> ComparedTable:
+    ahead = {one: differences.get(" - ".join(pair)) for one, pair in _pair_with_row_above(table).items()}
     title = f"{table.where}: {table.title}. Budget {options.budget}."
-    return ComparedTable(title, [_compare_cell(cell, options) for cell in table.cells])
+    return ComparedTable(title, [_compare_cell(cell, ahead.get(cell), options) for cell in table.cells])
 
 
-def _compare_cell(cell: DetectionCell, options: ReproduceOptions) -> list[str]:
+def _compare_cell(cell: DetectionCell, ahead: dict[str, Any] | None, options: ReproduceOptions) -> list[str]:
     theirs = ["" if value is None else f"{value:.1f}" for value in (cell.at_50, cell.coco)]
     ours = [NOT_RUN, NOT_RUN if cell.coco is not None else ""]
     if cell.server:
         ours = ["not public", "not public" if cell.coco is not None else ""]
     elif cell.row is not None and (result := read_result(_result_path(cell.row, cell.test, options))) is not None:
-        at_50 = result["scores"]["voc2007" if cell.row.data == "voc07+12" else "voc2012"]
+        at_50 = result["scores"][_choose_metric(cell.row)]
         low, high = at_50["interval"]
         ours = [f"{at_50['map']:.1f} ({low:.1f} to {high:.1f})", f"{result['scores']['coco']['map']:.1f}"]
-    return [cell.label, theirs[0], ours[0], theirs[1], ours[1]]
+    by = "" if ahead is None else "{:+.1f} ({:+.1f} to {:+.1f})".format(ahead["difference"], *ahead["interval"])
+    return [cell.label, theirs[0], ours[0], by, theirs[1], ours[1]]
 
 
 def read_result(path: Path) -> dict[str, Any] | None:
