@@ -23,6 +23,7 @@ from resnets.recipe import recipe_of
 from resnets.training import progress as progresses
 from resnets.training.loop import Trainer
 from resnets.training.progress import Progress
+from resnets.training.schedule import Schedule
 from resnets.weights.files import read_metadata
 from resnets.weights.models import open_model as subject
 from resnets.zoo import spec_of
@@ -222,6 +223,21 @@ def test_elsewhere_than_on_a_terminal_there_are_plain_lines_now_and_then(monkeyp
     assert len(said) == 1
     expected = "step 50/100  epoch 1.3  loss 1.234  error 43.2 %  validation 45.68 %  lr 0.1  1234 images/s  ETA "
     assert said[0].startswith(expected)
+
+
+def test_the_time_left_counts_larger_images(monkeypatch):
+    """Half of the steps have 16 pixels; the rest, with 32, is four times the work."""
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    monkeypatch.setattr(progresses, "EVERY", 0.0)
+    monkeypatch.setattr(progresses.time, "monotonic", iter([0.0, 60.0, 300.0]).__next__)
+    schedule = Schedule(recipe_of("cifar-paper", length="100it", sizes="16@0,32@0.5"), 1000)
+    assert [schedule.work(step) for step in (0, 1, 50, 51, 100)] == [0, 0.25, 12.5, 13.5, 62.5]
+    assert Schedule(recipe_of("cifar-paper", length="100it"), 1000).work(30) == 30
+    display = Progress()
+    display.show(100, 0, schedule.work)
+    display.on_log(None, LINE)
+    display.on_log(None, {**LINE, "step": 100})
+    assert [line.split()[-1] for line in sys.stderr.getvalue().splitlines()] == ["4:00", "0:00"]
 
 
 def test_the_last_step_is_always_told(monkeypatch):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from resnets.text import clock, print_lines, say
@@ -61,19 +61,20 @@ class Progress(Callback):
     def on_start(self, training: Session, plan: Plan) -> None:
         for sentence in (str(plan), *plan.notices):
             say(sentence)
-        self.show(plan.steps, plan.done)
+        self.show(plan.steps, plan.done, training.trainer.schedule.work)
 
-    def show(self, total: int, done: int) -> None:
-        self.total, self.done, self.began = total, done, time.monotonic()
+    def show(self, total: int, done: int, work: Callable[[int], float] = float) -> None:
+        """`work` is that of a number of steps: those with larger images take longer."""
+        self.total, self.done, self.work, self.began = total, done, work, time.monotonic()
         self.printed = self.began
         if sys.stderr.isatty():
             self.bar = make_bar()
-            self.task = self.bar.add_task("starting", total=total, completed=done)
+            self.task = self.bar.add_task("starting", total=work(total), completed=work(done), step=done, steps=total)
             self.bar.start()
 
     def on_step(self, training: Session) -> None:
         if self.bar is not None:  # which has its own estimate
-            self.bar.update(self.task, completed=training.step)
+            self.bar.update(self.task, completed=self.work(training.step), step=training.step)
         elif not self.estimated:
             self._estimate(training.step)
 
@@ -86,8 +87,13 @@ class Progress(Callback):
         timed = step - self.done - 1
         if timed >= TIMED or now - self.began > WAIT:
             self.estimated = True
-            left = (now - self.first) / timed * (self.total - step)
+            left = self._time_left(now - self.first, self.done + 1, step)
             say(f"about {clock(left)} for the {self.total - step:,} steps left, at the speed of the first {timed + 1}.")
+
+    def _time_left(self, seconds: float, first: int, step: int) -> float:
+        """By the seconds that the work from step `first` to `step` took."""
+        done = self.work(step) - self.work(first)
+        return seconds * (self.work(self.total) - self.work(step)) / done if done else 0.0
 
     def on_log(self, training: Session, line: Mapping[str, Any]) -> None:
         if line["kind"] != "train":
@@ -97,7 +103,7 @@ class Progress(Callback):
             self.bar.update(self.task, description=text)
         elif now - self.printed >= EVERY or step == self.total:
             self.printed = now
-            left = (now - self.began) / max(step - self.done, 1) * (self.total - step)
+            left = self._time_left(now - self.began, self.done, step)
             print_lines(f"step {step}/{self.total}  {text}  ETA {clock(left)}", file=sys.stderr, flush=True)
 
     def on_test(self, training: Session, split: str, score: Mapping[str, Any]) -> None:
@@ -114,7 +120,7 @@ def make_bar() -> Any:
 
     return progress.Progress(
         progress.BarColumn(bar_width=20),
-        progress.MofNCompleteColumn(),
+        progress.TextColumn("{task.fields[step]:,}/{task.fields[steps]:,}"),
         progress.TimeElapsedColumn(),
         progress.TextColumn("ETA"),
         progress.TimeRemainingColumn(),

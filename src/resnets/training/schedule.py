@@ -89,6 +89,16 @@ class Schedule:
         first, last, span = line
         return first + (last - first) * min(step / max(self.steps(span), 1), 1.0)
 
+    def work(self, done: int) -> float:
+        """The work of the first `done` steps, in steps of the last size: a step costs what its images have pixels."""
+        sides = self.recipe.size_steps or ((1, 0.0),)
+        begins = [math.ceil(start * self.total) for _, start in sides]
+        ends = [*begins[1:], self.total]
+        return sum(
+            max(min(done, end) - begin, 0) * (side / sides[-1][0]) ** 2
+            for (side, _), begin, end in zip(sides, begins, ends, strict=True)
+        )
+
     def size(self, step: int) -> int | None:
         """The side that images are scaled to, or None to leave them as they are."""
         sides = [side for side, start in self.recipe.size_steps if step >= start * self.total]
