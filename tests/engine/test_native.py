@@ -133,6 +133,25 @@ def test_gradients_of_filters(shape, kind):
 
 
 @pytest.mark.usefixtures("_threads")
+@pytest.mark.parametrize("shape", [(5, 96, 96, 9, 7), (3, 64, 136, 4, 4), (1, 128, 64, 2, 3), (40, 96, 88, 25, 28)])
+def test_gradients_of_filters_that_leave_the_cache(shape):
+    n, into, out, height, width = shape
+    weight = random(out, into, 3, 3)
+    for (left, x), (right, g) in zip(sources(n, into, height, width), sources(n, out, height, width), strict=True):
+        wanted = nn.grad.conv2d_weight(x, weight.shape, g, padding=1)
+        assert error(KERNELS.conv_filters(left, right, weight), wanted) < 2e-6
+
+
+@pytest.mark.parametrize("sizes", [(48, 432, 48), (7, 8, 16), (192, 192, 1728), (100, 700, 40), (5, 6, 7)])
+@pytest.mark.parametrize("turned", [False, True])
+def test_products_of_matrices(sizes, turned):
+    rows, k, columns = sizes
+    a, b = torch.randn(rows, k), torch.randn(columns, k).mT if turned else torch.randn(k, columns)
+    assert error(KERNELS.multiply(a, b), a.double() @ b.double()) < 1e-6
+    assert error(KERNELS.multiply(a.mT.contiguous().mT, b), a.double() @ b.double()) < 1e-6
+
+
+@pytest.mark.usefixtures("_threads")
 def test_passes():
     for source, x in sources(3, 24, 19, 17):
         check_sinks(lambda sink, s=source: KERNELS.transform(s, sink), x.shape, x)

@@ -14,7 +14,7 @@ from resnets.engine.native.build import load
 from resnets.engine.native.kernels import ACT, ADD, MASK, RAW, Kernels, Sink, Source
 from resnets.engine.threads import Follower, Threads, count_threads, follow, hold
 from resnets.errors import UserError
-from resnets.training.muon import orthogonal
+from resnets.training.muon import Muon
 from resnets.unit_spec import ORDERS
 
 THREADS = (1, 2, 3, 4)
@@ -125,13 +125,22 @@ def test_testing(threads, name):
     assert all(torch.equal(found[0], other) for other in found[1:])
 
 
-@pytest.mark.parametrize("shape", [(6, 16, 144), (1, 64, 288), (1, 256, 2304), (2, 512, 128)])
-def test_the_products_of_muon(threads, shape):
+@pytest.mark.parametrize("kernels", [load().kernels, None], ids=["kernels", "pytorch"])
+def test_the_steps_of_muon(kernels):
+    shapes = (16, 16, 3, 3), (256, 256, 3, 3), (512, 128, 1, 1), (16, 16, 3, 3), (64, 32, 3, 3)
     found = []
     for count in THREADS:
-        threads(count)
-        found.append(orthogonal(numbers(*shape)))
-    assert all(torch.equal(found[0], other) for other in found[1:])
+        banks = [torch.nn.Parameter(numbers(*shape, seed=i)) for i, shape in enumerate(shapes)]
+        muon = Muon([{"params": banks, "filters": True}], 0.1, 0.9, kernels)
+        with Threads(count):
+            for seed in (7, 8):
+                follow("a step")
+                for bank in banks:
+                    bank.grad = numbers(*bank.shape, seed=seed)
+                muon.step()
+        found.append(banks)
+    for other in found[1:]:
+        assert all(torch.equal(first, again) for first, again in zip(found[0], other, strict=True))
 
 
 def test_what_pytorch_runs_says_so():

@@ -5,6 +5,7 @@ import tiny
 import torch
 
 from resnets.data.synthetic import synthetic
+from resnets.engine.native.build import load
 from resnets.errors import UserError
 from resnets.recipe import recipe_of
 from resnets.training.muon import Muon, orthogonal
@@ -21,6 +22,15 @@ def test_singular_values_come_near_to_one_and_singular_vectors_stay(shape):
     u, _, v = torch.linalg.svd(g, full_matrices=False)
     inner = u.mT @ made @ v.mT  # diagonal in the singular vectors of g
     assert (inner - torch.diag_embed(inner.diagonal(dim1=1, dim2=2))).abs().max() < 1e-6
+
+
+@pytest.mark.parametrize("shape", [(8, 72), (64, 288), (72, 16), (6, 10)])
+def test_kernels_and_pytorch_find_the_same_directions(shape):
+    kernels = load().kernels
+    if kernels is None:
+        pytest.skip("no compiler")
+    g = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(orthogonal(g, kernels.multiply), orthogonal(g.double()).float(), rtol=1e-3, atol=1e-4)
 
 
 def test_filters_step_orthogonally_and_the_rest_as_sgd_does():

@@ -7,8 +7,12 @@ tests. A network that PyTorch runs keeps the number that it began with, as its r
 from __future__ import annotations
 
 import math
+import os
 import time
-from collections.abc import Callable, Hashable
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import Any
 
 import torch
@@ -160,3 +164,32 @@ def hold() -> None:
     _Now.native = None
     if _Now.most is not None and torch.get_num_threads() != _Now.most:
         torch.set_num_threads(_Now.most)
+
+
+def do_side_by_side(works: Sequence[Callable[[], None]]) -> None:
+    """Do each work on one thread, several at once in a step of the kernels: put the longest first.
+
+    A work is done by one thread on its own, so its bytes do not depend on how many threads there are. Outside such a
+    step PyTorch's own threads share each work, one after the other.
+    """
+    waiting = deque(works)
+
+    def take_turns() -> None:
+        while True:
+            try:
+                work = waiting.popleft()
+            except IndexError:
+                return
+            work()
+
+    helpers = min(count_threads(), len(works)) - 1 if torch.get_num_threads() == 1 else 0
+    others = [_start_helpers(os.getpid()).submit(take_turns) for _ in range(helpers)]
+    take_turns()
+    for other in others:
+        other.result()
+
+
+@cache
+def _start_helpers(process: int) -> ThreadPoolExecutor:
+    """Threads whose PyTorch operators have one thread each, for as long as a process lives; a fork starts its own."""
+    return ThreadPoolExecutor(os.cpu_count(), "resnets-helper", lambda: torch.set_num_threads(1))

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from resnets.engine.native.build import load
 from resnets.errors import UserError, one_of
 from resnets.nn.chain import Aux
 from resnets.recipe import Recipe, read_keywords
@@ -44,7 +45,8 @@ def resolve_optimizer(recipe: Recipe) -> Recipe:
 
 def build_optimizer(recipe: Recipe, groups: list[dict[str, Any]], fused: bool) -> torch.optim.Optimizer:
     if recipe.optimizer == "muon":
-        return Muon(groups, recipe.lr, recipe.momentum)
+        on_cpu = all(parameter.device.type == "cpu" for group in groups for parameter in group["params"])
+        return Muon(groups, recipe.lr, recipe.momentum, load().kernels if fused and on_cpu else None)
     if recipe.optimizer == "sgd":
         return torch.optim.SGD(groups, recipe.lr, recipe.momentum, nesterov=recipe.nesterov, fused=fused)
     if not recipe.weight_decay:

@@ -792,10 +792,12 @@ bool has_many_filters(const Shape& s, int64_t least) {
     return s.into % PANEL == 0 && s.out % PANEL == 0 && s.into * s.out >= least && small;
 }
 
+constexpr size_t CACHED = 3 << 20;  // floats that fit into the third cache
+
 // Images whose transformed tiles fit into the third cache.
 template <int T>
 size_t count_images(const Shape& s, size_t tiles) {
-    const size_t most = (3 << 20) / (Tiling<T>::P * tiles * (s.into + s.out));
+    const size_t most = CACHED / (Tiling<T>::P * tiles * (s.into + s.out));
     return std::max<size_t>(1, std::min<size_t>(most, s.n));
 }
 
@@ -909,6 +911,44 @@ void find_filters_gradient_by_channels(const Shape& s, const Source& source, con
     }
 }
 
+// --- 3x3 whose gradient of the filters leaves the second cache -------------------------------------------
+
+// The P products of all shares of work would be written again for each group of tiles. So the tiles of some images are
+// transformed first, then the threads share the P products, each of which stays in the second cache until it is done.
+template <int T>
+bool takes_products(const Shape& s) {
+    const Tiling<T> t(s);
+    return s.into * s.out >= 1 << 13 && Tiling<T>::P * t.rows * t.columns * (s.into + s.out) <= CACHED;
+}
+
+template <int T>
+void find_filters_gradient_by_products(const Shape& s, const Source& source, const Source& gradient, float* filters) {
+    constexpr int P = Tiling<T>::P;
+    Tiling<T> t(s);
+    const size_t tiles = t.rows * t.columns, most = count_images<T>(s, tiles), rounds = (s.n + most - 1) / most;
+    const size_t together = (s.n + rounds - 1) / rounds;
+    t.group = together * tiles;
+    const size_t left = spaced(t.group * s.into), right = spaced(t.group * s.out), matrix = spaced(s.into * s.out);
+    float *in = filters_memory.get(P * (left + right)), *out = in + P * left, *made = parts_memory.get(P * matrix);
+    memset(made, 0, P * matrix * sizeof(float));
+    for (size_t first = 0; first < size_t(s.n); first += together) {
+        const size_t images = std::min(together, s.n - first);
+        transform_images(s, t, source, s.into, first, images, [&](const float* band, size_t at, size_t some) {
+            transform_in(t, band, {0, 0, 0, some}, s.into, in + at * s.into);
+        });
+        transform_images(s, t, gradient, s.out, first, images, [&](const float* band, size_t at, size_t some) {
+            transform_gradient(t, band, {0, 0, 0, some}, s.out, out + at * s.out);
+        });
+        parallel(s.threads, P, P, [&](int64_t p, int64_t, int64_t) {
+            add_outer(images * tiles, in + p * left, s.into, s.into, out + p * right, s.out, made + p * matrix);
+        });
+    }
+    in_squares(s, s.into, s.out, [&](size_t i, size_t o) {
+        auto read = [&](size_t p, size_t r) { return load(made + p * matrix + (i + r) * s.out + o); };
+        collect_filters<T>(read, filters, s.into, o, i, false);
+    });
+}
+
 // work(side of the tiles) for a 3x3 convolution.
 template <typename Work>
 void with_tiles(const Shape& s, Work work) {
@@ -931,7 +971,9 @@ void conv3x3(const Shape* shape, const Source* source, const float* weight, int6
 // The gradient of 3x3 filters [out][3][3][in].
 void conv3x3_filters_gradient(const Shape* shape, const Source* source, const Source* gradient, float* filters) {
     with_tiles(*shape, [&](auto side) {
-        auto find = has_many_filters(*shape, 1 << 16) ? find_filters_gradient_by_channels<side()> : find_3x3_filters_gradient<side()>;
+        auto find = has_many_filters(*shape, 1 << 17) ? find_filters_gradient_by_channels<side()>
+                    : takes_products<side()>(*shape)  ? find_filters_gradient_by_products<side()>
+                                                      : find_3x3_filters_gradient<side()>;
         find(*shape, *source, *gradient, filters);
     });
 }
@@ -1245,6 +1287,23 @@ void linear_backward(const Shape* shape, const float* x, const float* w, const f
         for (int64_t i = 0; i < s.n; i++) sum += g[i * rows + o];
         db[o] = float(sum);
     }
+}
+
+// c[rows][columns] = a[rows][k] b[k][columns], or `turned` b[columns][k]; columns and k are multiples of 8.
+void product(const Shape* shape, const float* a, const float* b, int64_t turned, float* c) {
+    const Shape s = *shape;
+    const size_t rows = s.n, k = s.into, columns = s.out;
+    float* panels = filters_memory.get(k * columns);
+    if (turned)
+        pack_turned(s, b, k, columns, panels);
+    else
+        for (size_t row = 0; row < k; row++)
+            for (size_t i = 0; i < columns; i += L) store(panels + in_panels(row, i, k, columns), load(b + row * columns + i));
+    const int64_t blocks = (rows + BLOCK - 1) / BLOCK;
+    parallel(s.threads, blocks, blocks, [&](int64_t block, int64_t, int64_t) {
+        const size_t first = block * BLOCK;
+        multiply(std::min(BLOCK, rows - first), a + first * k, k, panels, columns, c + first * columns);
+    });
 }
 
 // BN of a batch as max(a x + d, 0) wants it, from the sums of x and x x over `pixels`: the mean and the inverse of the

@@ -14,13 +14,14 @@ from resnets.engine.arena import empty_map
 from resnets.engine.threads import count_threads
 
 _Pointer, _Number = ctypes.c_void_p, ctypes.c_int64
-VERSION = 4  # of the rounding of a step: another order of sums is another version; 4 has other products in Muon
+VERSION = 5  # of the rounding of a step: another order of sums is another version; 5 has other sums over tiles
 RAW, ACT, LINEAR, RELU, AFFINE = range(5)  # ways in
 PLAIN, ADD, ADD_RELU, MASK, OFFSET, OFFSET_RELU = range(6)  # ways out
 _FUNCTIONS = (
     *(f"conv{kind}{what}" for kind in ("3x3", "1x1", "_any") for what in ("", "_filters_gradient")),
     "conv1x1_backward",
     "pass",
+    "product",
     *(
         f"{kind}_{way}"
         for kind in ("norm", "gate", "linear", "pad", "pool", "units")
@@ -309,6 +310,18 @@ class Kernels:
         shape = _Shape(len(x), 1, 1, x.shape[1], len(weight), count_threads(), 1, 1, 0)
         self._library.linear_backward(ctypes.byref(shape), *map(_pointer, (x, weight, grad, *found)))
         return found
+
+    def multiply(self, a: Tensor, b: Tensor) -> Tensor:
+        """The product of two matrices, by one thread. PyTorch does those of odd sizes and orders of memory."""
+        (rows, k), columns = a.shape, b.shape[1]
+        turned = b.mT.is_contiguous()
+        whole = a.is_contiguous() and (turned or b.is_contiguous()) and not (k % 8 or columns % 8)
+        if not whole or a.dtype != torch.float32 or b.dtype != torch.float32:
+            return a @ b
+        c = a.new_empty(rows, columns)
+        shape = _Shape(rows, 1, 1, k, columns, 1, 1, 1, 0)
+        self._library.product(ctypes.byref(shape), _pointer(a), _pointer(b), _Number(turned), _pointer(c))
+        return c
 
 
 def takes_one_pass(weight: Tensor, stride: int) -> bool:
