@@ -68,7 +68,8 @@ def write_card(name: str, run: Run, result: dict[str, Any], data: bytes, rounded
     identity, origin, test = run.identity, run.origin, result["test"]
     spec, recipe = identity.spec, identity.recipe
     score = _read_score(test)
-    mirrored = f" With mirror images: {_read_score(test['mirrored'])}." if "mirrored" in test else ""
+    views = {"mirrored": "With mirror images", "shifted": "With these also moved"}
+    more = "".join(f" {what}: {_read_score(test[name])}." for name, what in views.items() if name in test)
     numbers = "float32, the run's own numbers"
     if rounded:
         numbers = f"the run's numbers rounded to float16, with which {rounded.wrong} of {rounded.images} are wrong"
@@ -85,7 +86,7 @@ def write_card(name: str, run: Run, result: dict[str, Any], data: bytes, rounded
         f"- Recipe: `{recipe.name}`, {recipe.length}, batch {recipe.batch}, seed {identity.seed}, "
         f"{count(result['steps'])} steps; `{origin['command']}`, started at commit {origin['commit']}, torch "
         f"{origin['versions']['torch']}, {origin['machine']['cpu']}.",
-        f"- Test: {score}.{mirrored}{f' Beside it, {papers}.' if papers else ''}",
+        f"- Test: {score}.{more}{f' Beside it, {papers}.' if papers else ''}",
         f"- Limits: made for pictures of {side}x{side} pixels like those it was trained on. Every picture gets"
         " one of its classes; its probabilities have not been calibrated, and it was not tested on other data, against"
         " attacks or for fairness. Not for decisions about people.",

@@ -119,6 +119,9 @@ class Recipe:
     mirror: bool = _field(
         False, "also score the mean of each test image and its mirror image, as a second number", later=True
     )
+    shift: int = _field(
+        0, "also score the mean of each test image and the same moved by N pixels both ways", later=True, least=0
+    )
     optimizer_options: str = _field("", "keywords of a torch.optim class: betas=0.9,0.95,eps=1e-6", later=True)
     detect_side: str = _field(
         "600", "detection: shorter side of the pictures; several, as 480,600: one of them at random", later=True
@@ -635,7 +638,7 @@ RECIPES: dict[str, Recipe] = {
         dataclasses.replace(_PAPER, name="cifar-v1", validation=5000),
         _QUICK,
         dataclasses.replace(  # for less than half an hour on two cores: docs/decisions/0019-cifar-94.md
-            _QUICK, name="cifar-94", length="21ep", sizes="16@0,24@0.4,32@0.75"
+            _QUICK, name="cifar-94", length="19ep", sizes="16@0,24@0.4,32@0.75", shift=1
         ),
         _HOURS,
         _IMAGENET,

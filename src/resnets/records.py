@@ -281,6 +281,7 @@ SCORE = {
     "loss?": TEST_LOSS,
     "top5?": {"error": PERCENT, "interval": (PERCENT, PERCENT)},
     "mirrored?": {"error": PERCENT, "interval": (PERCENT, PERCENT)},
+    "shifted?": {"error": PERCENT, "interval": (PERCENT, PERCENT)},
 }
 CONFIG = Record(
     {

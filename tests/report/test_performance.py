@@ -144,9 +144,9 @@ def test_the_race_counts_only_if_three_seeds_reach_94_per_cent(tmp_path, errors,
     path = tmp_path / "bench" / "race94.json"
     path.write_text(path.read_text().replace('"race"', '"preresnet12_w48, to the end of the recipe"'))
     (tmp_path / "cifar").mkdir()
-    runs = [{"result": {"test": {"mirrored": {"error": error}}}} for error in errors]
+    runs = [{"result": {"test": {"shifted": {"error": error}}}} for error in errors]
     (tmp_path / "cifar" / "preresnet12_w48-cifar-94.json").write_text(json.dumps({"runs": runs}))
-    assert told(tmp_path, "CIFAR-10 to 94 %")[3:] == [f"1.20, mean test error of {text} with mirror images", verdict]
+    assert told(tmp_path, "CIFAR-10 to 94 %")[3:] == [f"1.20, mean test error of {text} with six views", verdict]
 
 
 def test_the_error_of_make_train_is_that_of_the_published_runs():

@@ -1,4 +1,4 @@
-"""The fields that `cifar-quick` brought: whitened patches as the first filters, and scores of mirror images."""
+"""The fields that `cifar-quick` and `cifar-94` brought: whitened first filters, scores of mirrored and moved images."""
 
 import numpy as np
 import pytest
@@ -9,6 +9,7 @@ from torch import nn
 
 import resnets
 from resnets.cli import main
+from resnets.data.augment import Normalize
 from resnets.errors import UserError
 from resnets.nn.whitening import whiten
 from resnets.recipe import recipe_of
@@ -93,10 +94,11 @@ def test_only_new_networks_are_whitened(tmp_path):
 
 def test_a_training_prints_both_numbers_and_says_which_is_which(tmp_path, capsys):
     words = "train preresnet20 --blocks 1 --widths 4,8,8 --data synthetic:64 --length 2it --batch 8"
-    assert main([*words.split(), "--quiet", "--mirror", "--out", str(tmp_path)]) == 0
-    one, mirrored, *_ = capsys.readouterr().out.splitlines()
+    assert main([*words.split(), "--quiet", "--mirror", "--shift", "1", "--out", str(tmp_path)]) == 0
+    one, mirrored, shifted, *_ = capsys.readouterr().out.splitlines()
     assert "2 iterations: test error" in one
     assert mirrored.startswith("the mean of each image and its mirror image: test error ")
+    assert shifted.startswith("with these also moved both ways: test error ")
 
 
 def test_eval_measures_the_mirrored_score_again(tmp_path, capsys):
@@ -110,6 +112,37 @@ def test_eval_measures_the_mirrored_score_again(tmp_path, capsys):
         resnets.evaluate([run.path, run.path], mirror=True)
 
 
+@pytest.mark.parametrize("mirror", [False, True])
+def test_scores_of_images_that_are_moved(tmp_path, mirror):
+    run = tiny.train_tiny(tmp_path, mirror=mirror, shift=2)
+    expected, score = run.result["test"]["shifted"], resnets.evaluate(run.path, mirror=mirror, shift=2)
+    assert score.wrong == expected["wrong"]
+    assert score.loss == pytest.approx(expected["loss"], rel=1e-4)
+    assert score.context["views"].endswith(", in place and moved by 2 pixels both ways")
+    data = resnets.data.load(tiny.OPTIONS["data"], None)
+    net = resnets.load(run.path).eval()
+    x = Normalize.of(data)(torch.from_numpy(data.test_images)).numpy()
+    rim = np.pad(x, ((0, 0), (0, 0), (2, 2), (2, 2)), mode="reflect")
+    out = torch.zeros(len(x), data.num_classes)
+    for weight, (top, left) in ((0.5, (2, 2)), (0.25, (0, 0)), (0.25, (4, 4))):
+        view = rim[:, :, top : top + x.shape[2], left : left + x.shape[3]]
+        for each in (view, view[:, :, :, ::-1]) if mirror else (view,):
+            with torch.no_grad():
+                out += weight / (1 + mirror) * net(torch.from_numpy(each.copy()))
+    labels = torch.from_numpy(data.test_labels)
+    assert expected["loss"] == pytest.approx(float(torch.nn.functional.cross_entropy(out, labels)), rel=1e-4)
+
+
+def test_images_cannot_be_moved_out_of_sight(tmp_path):
+    with pytest.raises(UserError, match="a shift of 32 would move images of 32 pixels out of sight: give less than 32"):
+        tiny.train_tiny(tmp_path, shift=32)
+    run = tiny.train_tiny(tmp_path)
+    with pytest.raises(UserError, match="give less than 32"):
+        resnets.evaluate(run.path, shift=40)
+    with pytest.raises(UserError, match="--shift goes with one network and whole images"):
+        resnets.evaluate([run.path, run.path], shift=1)
+
+
 def test_recipes_without_them_keep_their_names():
-    assert not {"whiten", "mirror"} & set(recipe_of("cifar-paper").to_dict())
+    assert not {"whiten", "mirror", "shift"} & set(recipe_of("cifar-paper").to_dict())
     assert recipe_of("cifar-paper", whiten=True).to_dict()["whiten"] is True

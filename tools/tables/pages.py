@@ -33,24 +33,28 @@ _LINK = re.compile(r'(\]\(|src="|srcset=")((?:docs|results)/[^)"]+)')
 
 
 def write_cifar(results: Path) -> str:
-    """Every collected training: our errors, those with mirror images where they were measured, and the papers'."""
-    header = ["network", "data", "recipe", "test error, ours", "with mirror images", "the papers'"]
+    """Every collected training: our errors, those of several views where they were measured, and the papers'."""
+    header = ["network", "data", "recipe", "test error, ours", "with mirror images", "also moved", "the papers'"]
     lines = [f"| {' | '.join(header)} |", "|---" * len(header) + "|"]
     for path in sorted((results / "cifar").glob("*.json")):
         groups = records.check_trainings(records.load(path), path)
         for result, variant in zip(groups, label_groups(groups), strict=True):
             tests = [run["result"]["test"] for run in result["runs"]]
-            mirrored = [test["mirrored"] for test in tests if test.get("mirrored")]
             spec, data = parse_network(result["network"]), result["data"]["name"]
             cells = [
                 spec.name + variant,
                 data,
                 _write_recipe(result["recipe"]) if not variant else f"`{result['recipe']['name']}`",
                 f"[{write_runs(tests)}](results/cifar/{path.name})",
-                write_runs(mirrored) if len(mirrored) == len(tests) else "-",
+                *(_write_views(tests, views) for views in ("mirrored", "shifted")),
             ]
             lines.append(f"| {' | '.join(cells)} | {quote_paper(spec, data) or '-'} |")
     return "\n".join(lines)
+
+
+def _write_views(tests: list[dict[str, Any]], views: str) -> str:
+    found = [test[views] for test in tests if test.get(views)]
+    return write_runs(found) if len(found) == len(tests) else "-"
 
 
 def _write_recipe(recipe: dict[str, Any]) -> str:

@@ -29,7 +29,7 @@ LABELS = {
     "plain, busy": "plain PyTorch, beside a busy process",
     "only PIL": "ours, decoding by PIL",
     "airbench94_muon": "airbench94_muon, six views of each test image",
-    "cifar-94": "ours, cifar-94, two views of each test image",
+    "cifar-94": "ours, cifar-94, six views of each test image",
     "fast-jpeg": "ours, with simplejpeg (removed since)",
 }
 Table = tuple[list[str], list[list[str]]]  # header, rows

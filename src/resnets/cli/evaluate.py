@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _NAMED = 20  # mistakes
 _WRITTEN = 100  # classes whose confusion matrix is in the JSON
-_COMMON = ("data", "data_dir", "crop", "ten_crop", "multi_scale", "mirror", "device", "engine", "threads")
+_COMMON = ("data", "data_dir", "crop", "ten_crop", "multi_scale", "mirror", "shift", "device", "engine", "threads")
 
 
 def evaluate(commands: Commands) -> None:

@@ -104,6 +104,8 @@ def print_result(run: Run) -> None:
             print_lines(f"{what}: {split} {_describe_error(result[split])}")
             if mirrored := result[split].get("mirrored"):
                 print_lines(f"the mean of each image and its mirror image: {split} {_describe_error(mirrored)}")
+            if shifted := result[split].get("shifted"):
+                print_lines(f"with these also moved both ways: {split} {_describe_error(shifted)}")
     network = identity.network
     if "test" in result and isinstance(network, Spec | Chain) and (theirs := quote_paper(network, identity.data)):
         print_lines(theirs)

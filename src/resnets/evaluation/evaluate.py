@@ -20,6 +20,7 @@ from resnets.engine.device import choose
 from resnets.engine.inference import inference
 from resnets.engine.threads import Threads
 from resnets.errors import UserError
+from resnets.evaluation.averages import Scores, average_mirrored, average_shifted, require_room
 from resnets.evaluation.detection import evaluate_detectors
 from resnets.evaluation.ensemble import Member, batches, probabilities
 from resnets.evaluation.options import EvaluateOptions, PredictOptions
@@ -75,12 +76,12 @@ def evaluate(
         if images is not None:
             _require_fitting(net, images, warn)
     whole = images is not None and len(nets) == 1 and not options.has_views
-    if options.mirror and not whole:
-        raise UserError("--mirror goes with one network and whole images of a set in memory; see --ten-crop.")
+    if (options.mirror or options.shift) and not whole:
+        name = "mirror" if options.mirror else "shift"
+        raise UserError(f"--{name} goes with one network and whole images of a set in memory; see --ten-crop.")
     with Threads(options.threads):
         if images is not None and whole:
-            views = "whole images and their mirror images" if options.mirror else "whole images"
-            score, found = _score_whole(nets[0], images, options), {"views": views}
+            score, found = _score_whole(nets[0], images, options), {"views": _name_views(options)}
         else:
             score, found = _score_views(nets, images, name, options=options, progress=progress or Silent(), warn=warn)
     specs = [net.spec.to_dict() for net in nets]
@@ -143,14 +144,22 @@ def _score_whole(net: Network, images: Images, options: EvaluateOptions) -> Scor
     per, device = options.normalize, runner.device
     normalize = transform_of(net.metadata, net.spec, images=images, per=per, device=device).normalize
     tests, labels = torch.from_numpy(images.test_images), torch.from_numpy(images.test_labels)
-    scores = partial(_average_mirrored, runner) if options.mirror else runner
+    scores: Scores = partial(average_mirrored, runner) if options.mirror else runner
+    if options.shift:
+        require_room(options.shift, min(tests.shape[2:]))
+        scores = partial(_average_with_shifted, scores, options.shift)
     score = score_images(scores, tests, labels, normalize, classes=images.classes, batch=BATCH, device=device)
     return score.with_context({"engine": runner.engine})
 
 
-def _average_mirrored(scores: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """The mean of the scores of images and of their mirror images."""
-    return (scores(x) + scores(x.flip(3).contiguous(memory_format=torch.channels_last))) / 2
+def _name_views(options: EvaluateOptions) -> str:
+    views = "whole images" + " and their mirror images" * options.mirror
+    pixels = f"{options.shift} pixel" + "s" * (options.shift > 1)
+    return views + (f", in place and moved by {pixels} both ways" if options.shift else "")
+
+
+def _average_with_shifted(scores: Scores, pixels: int, x: Tensor) -> Tensor:
+    return (scores(x) + average_shifted(scores, x, pixels)) / 2
 
 
 def _renew_statistics(net: Network, images: Images, options: EvaluateOptions) -> None:

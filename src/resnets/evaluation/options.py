@@ -29,6 +29,10 @@ class EvaluateOptions(DetectOptions, ViewOptions):
         False, "average each image of a set in memory and its mirror image; with a detector, each picture",
         group="test views",
     )  # fmt: skip
+    shift: int = option(
+        0, "average each image of a set in memory with itself moved by N pixels both ways", group="test views",
+        metavar="N", least=0,
+    )  # fmt: skip
     metric: str | None = option(
         None, f"{list_meanings(METRICS)} (by the data)", choices=METRICS, group="detectors", metavar="METRIC",
     )  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +23,7 @@ from resnets.data.folder import Folder
 from resnets.data.images import SPLIT_SEED, Images
 from resnets.engine.threads import hold
 from resnets.errors import UserError
+from resnets.evaluation.averages import Scores, average_mirrored, average_shifted, require_room
 from resnets.evaluation.precise_bn import precise_bn
 from resnets.evaluation.score import Score
 from resnets.nn import Network, ResNet, build, require_units
@@ -110,6 +112,10 @@ class Classification(Task):
         self.schedule = Schedule(setup.recipe, self.feed.stream.n)
         self.splits = [split for split, count in self.feed.counts.items() if count]
         self.step = 0
+        if isinstance(self.images, Images):
+            require_room(self.recipe.shift, min(self.images.train_images.shape[2:]))
+        else:
+            require_room(self.recipe.shift, self.image_side(self.recipe))
         if self.teacher_net is not None:
             self.teacher_net = self.teacher_net.to(setup.device).eval().requires_grad_(False)
         self.criterion = Loss(setup.recipe, self.schedule, getattr(self.network, "heads", 0), self.teacher_net)
@@ -168,20 +174,33 @@ class Classification(Task):
     def score(self, model: nn.Module, split: str, workers: Workers) -> dict[str, Any]:
         """Each process tests its share, one view of each image; the network is left in the mode it came in.
 
-        With `mirror` in the recipe also the mean of the scores of each image and its mirror image, as `mirrored`.
+        With `mirror` in the recipe also the mean of the scores of each image and its mirror image, as `mirrored`. With
+        `shift` also the mean of these and those of the moved image, as `shifted`.
         """
-        mode, views = model.training, 2 if self.recipe.mirror else 1
-        sums = [[0.0, 0.0, 0.0] for _ in range(views)]  # images, wrong ones, loss
+        mode = model.training
+        sums = {views: [0.0, 0.0, 0.0] for views in self._list_views()}  # images, wrong ones, loss
         model.eval()
         with torch.no_grad():
             for x, labels in self.feed.test_batches(split, workers.share(self.feed.counts[split])):
-                out = self._run(model, x)
-                _add(sums[0], out, labels)
-                if self.recipe.mirror:
-                    _add(sums[1], (out + self._run(model, x.flip(-1))) / 2, labels)
+                for views, out in self._score_views(partial(self._run, model), x).items():
+                    _add(sums[views], out, labels)
         model.train(mode)
-        one, *mirrored = (_score(workers, *each) for each in sums)
-        return {**one, "mirrored": mirrored[0]} if mirrored else one
+        scores = {views: _score(workers, *found) for views, found in sums.items()}
+        return {**scores.pop("one"), **scores}
+
+    def _list_views(self) -> list[str]:
+        return ["one", *["mirrored"] * self.recipe.mirror, *["shifted"] * bool(self.recipe.shift)]
+
+    def _score_views(self, scores: Scores, x: Tensor) -> dict[str, Tensor]:
+        """The scores of one view of each image, and their means over more."""
+        best = scores(x)
+        found = {"one": best}
+        if self.recipe.mirror:
+            best = found["mirrored"] = (best + scores(x.flip(-1))) / 2
+        if self.recipe.shift:
+            several = partial(average_mirrored, scores) if self.recipe.mirror else scores
+            found["shifted"] = (best + average_shifted(several, x, self.recipe.shift)) / 2
+        return found
 
     def _run(self, model: nn.Module, x: Tensor) -> Tensor:
         out: Tensor = model(x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x)

@@ -330,7 +330,7 @@ class Detection(Task):
 def _refuse(recipe: Recipe) -> None:
     """Refuse fields that a detector has no use for, so that nobody takes them for being in effect."""
     usual = Recipe()
-    for name in ("sizes", "label_smoothing", "jitter", "lighting", "whiten", "mirror", "side"):
+    for name in ("sizes", "label_smoothing", "jitter", "lighting", "whiten", "mirror", "shift", "side"):
         if getattr(recipe, name) != getattr(usual, name):
             raise UserError(f"{name} is for classifiers; a detector has no {name}.")
     if recipe.normalize != "channel":
