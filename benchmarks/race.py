@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 from benchmarks.lines import GOAL, NET94
 from benchmarks.timing import ROOT
@@ -31,13 +32,13 @@ QUICK = "3ep"
 
 def race_to_end(name: str) -> dict[str, float]:
     """Seconds of the whole command, and the test error: of six views of each image, of two, and of one."""
-    runs = ROOT / "build" / "bench" / "race94"
-    shutil.rmtree(runs, ignore_errors=True)  # a finished run would be returned at once
+    runs = Path("build", "bench", "race94")
+    shutil.rmtree(ROOT / runs, ignore_errors=True)  # a finished run would be returned at once
     words = ("train", NET94, "--data", "cifar10", "--recipe", name, "--seed", "0", "--out", str(runs))
     began = time.perf_counter()
-    subprocess.run([sys.executable, "-m", "resnets", *words], check=True, stdout=sys.stderr)
+    subprocess.run([sys.executable, "-m", "resnets", *words], check=True, stdout=sys.stderr, cwd=ROOT)
     seconds = time.perf_counter() - began
-    (result,) = runs.glob("*/result.json")
+    (result,) = (ROOT / runs).glob("*/result.json")
     score = json.loads(result.read_text())["test"]
     errors = {"error": score["shifted"], "two_views": score["mirrored"], "one_view": score}
     return {"seconds": seconds, **{name: found["error"] for name, found in errors.items()}}
