@@ -432,6 +432,7 @@ def test_the_commands(learned, shapes, tmp_path, capsys):
     capsys.readouterr()
     for words, said in (
         (["eval", str(learned.path), "--ten-crop"], "are for classifiers"),
+        (["eval", str(learned.path), "--shift", "1"], "and --shift are for classifiers"),
         (["eval", str(learned.path), "--engine", "onnxruntime"], "is tested by engine"),
         (["eval", str(learned.path), "--data", "cifar10"], "is tested on boxes"),
         (["eval", str(learned.path), "--mistakes"], "is for classifiers"),

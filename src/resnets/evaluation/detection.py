@@ -64,8 +64,8 @@ def detect_all(
 ) -> Detected:
     """Detect the objects in all test pictures, few of them in memory at a time."""
     _refuse_views(options)
-    if options.normalize or options.precise_bn or options.network or options.source != "auto":
-        raise UserError("--normalize, --precise-bn, --network and --source are for classifiers.")
+    if options.normalize or options.precise_bn or options.network or options.source != "auto" or options.shift:
+        raise UserError("--normalize, --precise-bn, --network, --source and --shift are for classifiers.")
     nets = [open_for_testing(word, options.engine, options.device) for word in words]
     _require_same_classes(nets)
     boxed = _open_boxes(nets[0], options.data if data is None else data, options.bad_boxes, warn)

@@ -14,7 +14,7 @@ from resnets.engine.arena import empty_map
 from resnets.engine.threads import count_threads
 
 _Pointer, _Number = ctypes.c_void_p, ctypes.c_int64
-VERSION = 5  # of the rounding of a step: another order of sums is another version; 5 has other sums over tiles
+VERSION = 5  # of the rounding of a step: another order of sums is another version; 5 has other gradients of filters
 RAW, ACT, LINEAR, RELU, AFFINE = range(5)  # ways in
 PLAIN, ADD, ADD_RELU, MASK, OFFSET, OFFSET_RELU = range(6)  # ways out
 _FUNCTIONS = (
