@@ -139,7 +139,7 @@ def test_the_table_of_whole_trainings_has_errors_and_ratios():
     assert header == ["recipe", "test error with its own views, %", "times as fast as the first"]
     assert rows == [
         ["airbench94_muon, six views of each test image", "5.99", "1.00"],
-        ["ours, cifar-94, two views of each test image", "-", "-"],
+        ["ours, cifar-94, six views of each test image", "-", "-"],
     ]
 
 

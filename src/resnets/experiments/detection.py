@@ -199,9 +199,9 @@ def _run(plan: RowPlan, tests: list[str], options: ReproduceOptions, say: Callab
     left = [test for test in tests if not _result_path(row, test, options).exists()]
     if plan.missing or not left:
         return
-    from resnets.detection.score_files import write_score
     from resnets.evaluation.detection import detect_all
     from resnets.evaluation.options import EvaluateOptions
+    from resnets.evaluation.score_files import write_score
     from resnets.progress import Console
     from resnets.runs import provenance_to_publish
     from resnets.training.session import train
@@ -251,7 +251,7 @@ def _write_differences(tables: tuple[DetectionTable, ...], options: ReproduceOpt
             if name in known or not all(path.exists() for path in scores):
                 continue
             from resnets.detection.score import compare_scores
-            from resnets.detection.score_files import read_score
+            from resnets.evaluation.score_files import read_score
 
             found = compare_scores(*map(read_score, scores))
             known[name] = {"difference": found.difference, "interval": list(found.interval)}

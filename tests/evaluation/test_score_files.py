@@ -6,8 +6,8 @@ import torch
 
 from resnets.detection.average_precision import Found
 from resnets.detection.score import compare_scores, score_detections
-from resnets.detection.score_files import read_score, write_score
 from resnets.errors import UserError
+from resnets.evaluation.score_files import read_score, write_score
 from resnets.weights import files
 from tests.detection.test_metrics import random_pictures
 
