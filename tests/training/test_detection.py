@@ -46,7 +46,7 @@ def learned(shapes, tmp_path_factory):
     """A detector that has learned ten pictures."""
     out = tmp_path_factory.mktemp("learned")
     return train(
-        "faster_rcnn_resnet18", shapes, "detection-quick", out=str(out), **TINY, **QUICK, length="450it", quiet=True
+        "faster_rcnn_resnet18", shapes, "detection-quick", out=str(out), **TINY, **QUICK, length="900it", quiet=True
     )
 
 
