@@ -22,6 +22,13 @@ VARIANTS = {
     "other kernels": {"order": "full_preact", "kernels": (5, 1, 3)},
     "one layer": {"order": "original", "kernels": (3,)},
     "plain": {"shortcut": Plain()},
+    **{
+        f"{gate}, {order}": {"shortcut": parse_shortcut(gate), "order": order}
+        for gate in ("exclusive_gate:-1", "shortcut_gate:-1")
+        for order in ORDERS
+    },
+    "gate, one layer": {"shortcut": parse_shortcut("shortcut_gate:-1"), "order": "full_preact", "kernels": (3,)},
+    "gate, bottlenecks": {"shortcut": parse_shortcut("exclusive_gate:-1"), "kernels": (1, 3, 1)},
 }
 
 
@@ -42,7 +49,7 @@ def test_the_bytes_of_one_unit_after_the_other(variant, layout):
     twin = copy.deepcopy(net)
     joined = join_units([NativeUnit(unit, KERNELS) for unit in twin.units])
     found = run([NativeUnit(unit, KERNELS) for unit in net.units], net)
-    assert variant == "bn_after_add" or any(isinstance(part, NativeUnits) for part in joined)
+    assert "bn_after_add" in variant or any(isinstance(part, NativeUnits) for part in joined)
     assert all(torch.equal(one, all_) for one, all_ in zip(found, run(joined, twin), strict=True))
 
 

@@ -1350,4 +1350,5 @@ void norm_backward(const Norm* norm, const double* sums, const double* exact, fl
 
 }  // extern "C"
 
+#include "masks.h"
 #include "units.h"

@@ -22,6 +22,7 @@ _FUNCTIONS = (
     "conv1x1_backward",
     "pass",
     "product",
+    "draw_mask",
     *(
         f"{kind}_{way}"
         for kind in ("norm", "gate", "linear", "pad", "pool", "units")
@@ -280,7 +281,7 @@ class Kernels:
         self._library.norm_backward(ctypes.byref(norm), *map(_pointer, (sums, known.exact, results)))
         return results.unbind()
 
-    # --- gates and the classifier -----------------------------------------------------------------
+    # --- gates, dropout and the classifier --------------------------------------------------------
 
     def gate(self, maps: GateMaps) -> Tensor:
         """(1 - g) x + g r, or if it is not `exclusive` (1 - g) x + r, with g = sigmoid(z + bias); and its ReLU."""
@@ -296,6 +297,11 @@ class Kernels:
         pointers = map(_pointer, (grad if y is None else y, grad, of_z, of_x, of_r, of_bias))
         self._library.gate_backward(*_gate(maps), *pointers)
         return of_z, of_x, of_r, of_bias
+
+    def draw_mask(self, state: Tensor, mask: Tensor, keep: float) -> None:
+        """Fill `mask`, in the order of memory, with 1 with the probability `keep` and else 0, and advance `state`."""
+        count = _Number(mask.numel())
+        self._library.draw_mask(_pointer(state), count, ctypes.c_double(keep), _pointer(mask))
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         """x weight' + bias of vectors x."""

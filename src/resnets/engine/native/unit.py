@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from resnets.engine.inplace_unit import split_layers
 from resnets.engine.native.branch import Branch, Step
-from resnets.engine.native.kernels import ADD, RAW, GateMaps, Kernels, Sink, Source
+from resnets.engine.native.kernels import Kernels
+from resnets.engine.native.masks import draw_mask
 from resnets.engine.threads import hold
 from resnets.nn import Unit
 from resnets.nn import shortcuts as kinds
 
 _Act = Callable[[Tensor, Tensor | None], tuple[Tensor, Tensor | None]]
-_JOINED = (kinds.Identity, kinds.Scale, kinds.Dropout, kinds.Plain)  # shortcuts that end in h + times r
+_JOINED = (kinds.Identity, kinds.Scale, kinds.Dropout, kinds.Plain, kinds.ShortcutGate, kinds.ExclusiveGate)
 
 
 class NativeUnit:
@@ -33,9 +32,6 @@ class NativeUnit:
         self.resize = _resize(unit.resize, kernels)
         self.joins = _joins(unit)
         self.branch, self.after = _cut(unit, kernels, self.joins)
-        self.gate_has_relu = isinstance(unit.shortcut, kinds.ShortcutGate) and _words(unit.after) == ["relu"]
-        if self.gate_has_relu:
-            self.after = None
 
     def __call__(self, x: Tensor) -> Tensor:
         return self.with_sums(x, None)[0]
@@ -53,7 +49,7 @@ class NativeUnit:
         r, sums = self.branch(x, sums, None if h is None else self._shorten(h))
         if not self.joins:
             assert h is not None
-            r, sums = self._meet(h, r), None
+            r, sums = self.unit.shortcut(h, r), None
         y, sums = (r, sums) if self.after is None else self.after(r, sums)
         # Masks are drawn in the order of memory, also by the next unit: as without the kernels.
         return y.contiguous() if draws_rows else y, sums
@@ -66,54 +62,20 @@ class NativeUnit:
             case kinds.Dropout(rescale=True, p=p, training=training):
                 return functional.dropout(h, p, training)
             case kinds.Dropout(p=p, training=True):
-                return h * torch.empty_like(h).bernoulli_(1 - p)
+                return h * draw_mask(self.branch.kernels, h, 1 - p)
             case kinds.Dropout(p=p):
                 return (1 - p) * h
         return h
-
-    def _meet(self, h: Tensor, r: Tensor) -> Tensor:
-        shortcut = self.unit.shortcut
-        if isinstance(shortcut, kinds.ShortcutGate):
-            how = isinstance(shortcut, kinds.ExclusiveGate), self.gate_has_relu
-            return _Gated.apply(self.kernels, *how, h, r, shortcut.gate.weight, shortcut.gate.bias)  # type: ignore[no-untyped-call]
-        return shortcut(h, r)
 
     def _suits(self, x: Tensor) -> bool:
         """Float32 on the CPU, in a training step with nothing frozen by the user; else the unit itself is run."""
         return suits(x, self.convs, self.norms)
 
 
-class _Gated(torch.autograd.Function):
-    """(1 - g) h + g r or (1 - g) h + r with g = sigmoid(W h + b), and perhaps its ReLU."""
-
-    @staticmethod
-    def forward(ctx: Any, kernels: Kernels, exclusive: bool, relu: bool, *tensors: Tensor) -> Tensor:
-        h, r, weight, bias = tensors
-        h, r = (map_.contiguous(memory_format=torch.channels_last) for map_ in (h, r))
-        z, _ = kernels.conv(Source(RAW, h), weight, Sink())
-        y = kernels.gate(GateMaps(exclusive, relu, z, bias, h, r))
-        ctx.kernels, ctx.exclusive, ctx.relu = kernels, exclusive, relu
-        ctx.save_for_backward(z, h, r, weight, bias, *([y] if relu else []))
-        return y
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-        kernels: Kernels = ctx.kernels
-        z, h, r, weight, bias, *ended = ctx.saved_tensors
-        grad = grad.contiguous(memory_format=torch.channels_last)
-        maps = GateMaps(ctx.exclusive, ctx.relu, z, bias, h, r)
-        of_z, of_h, of_r, of_bias = kernels.gate_backward(maps, ended[0] if ended else None, grad)
-        of_weight = kernels.conv_filters(Source(RAW, h), Source(RAW, of_z), weight)
-        height, width = h.shape[2:]
-        of_h, _ = kernels.conv(Source(RAW, of_z), weight, Sink(ADD, add=of_h), back_to=(height, width))
-        return None, None, None, of_h, of_r, of_weight, of_bias
-
-
 def _joins(unit: Unit) -> bool:
     """Whether a branch can add the shortcut itself. A factor goes through ReLU only if it is positive."""
     shortcut, relu = unit.shortcut, hasattr(split_layers(unit)[1][-1], "relu")
-    return isinstance(shortcut, _JOINED) and not (isinstance(shortcut, kinds.Scale) and shortcut.b <= 0 and relu)
+    return type(shortcut) in _JOINED and not (isinstance(shortcut, kinds.Scale) and shortcut.b <= 0 and relu)
 
 
 def native_act(layers: nn.Module, kernels: Kernels) -> Branch | None:
@@ -143,6 +105,10 @@ def _cut(unit: Unit, kernels: Kernels, joins: bool) -> tuple[Branch, _Act | None
     adds = joins and not isinstance(unit.shortcut, kinds.Plain)
     times = unit.shortcut.b if joins and isinstance(unit.shortcut, kinds.Scale) else 1.0
     pad = _find_pad(unit)
+    if joins and isinstance(unit.shortcut, kinds.ShortcutGate):
+        ends = after == ["relu"]
+        branch = Branch(kernels, steps, adds, bn, relu, gate=unit.shortcut, gate_relu=ends)
+        return branch, None if ends else _act(unit.after, kernels)
     if after == ["relu"] and joins and bn is not None and not relu:
         return Branch(kernels, steps, adds, bn, "last" if adds else "first", pad, times), None
     return Branch(kernels, steps, adds, bn, relu, pad, times), _act(unit.after, kernels)

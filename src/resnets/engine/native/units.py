@@ -1,7 +1,8 @@
 """Units in a row as one function, forward and backward: one call each into `units.h`.
 
 The calls, allocations and nodes of autograd of a thousand layers take as long as their kernels where maps are small.
-All units have the shape of x, and the identity or nothing as their shortcut. The bytes are those of `branch.py`.
+All units have the shape of x, and the identity, a gate or nothing as their shortcut. The bytes are those of
+`branch.py`.
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ from resnets.engine.native.branch import Branch, Step
 from resnets.engine.native.kernels import ACT, LARGE, RAW, RELU, Kernels, fields, takes_one_pass
 from resnets.engine.native.unit import NativeUnit, is_plain
 from resnets.engine.threads import count_threads
-from resnets.nn.shortcuts import Identity, Plain
+from resnets.nn.shortcuts import ExclusiveGate, Identity, Plain, ShortcutGate
 
 _LAST = torch.channels_last
 _TAIL_RELU = {"": 0, "first": 1, "last": 2}
+_GATES = {Identity: 0, Plain: 0, ShortcutGate: 1, ExclusiveGate: 2}  # the shortcuts of units in a row
 _Runner = Callable[[Tensor], Tensor]
 _OF_NORM = ("weight", "bias", "running_mean", "running_var")
 
@@ -34,7 +36,7 @@ class _Layer(ctypes.Structure):
 
 
 class _Unit(ctypes.Structure):
-    _fields_ = fields("layers adds tail relu", "", "eps momentum")
+    _fields_ = fields("layers adds tail relu gate gate_relu", "", "eps momentum")
 
 
 class _Units(ctypes.Structure):
@@ -59,7 +61,7 @@ def _find_shape(run: _Runner) -> int | None:
     whole = run.shared is None and run.after is None and branch.pad is None and branch.times == 1
     same = type(unit.resize) is nn.Identity and all(conv.stride == (1, 1) for conv in convs)
     channels = convs[-1].out_channels
-    joins = type(unit.shortcut) in (Identity, Plain) and convs[0].in_channels == channels
+    joins = type(unit.shortcut) in _GATES and convs[0].in_channels == channels
     moves = all(bn is None or bn.momentum is not None for bn in branch.norms)
     return channels if whole and same and joins and moves else None
 
@@ -71,18 +73,20 @@ class NativeUnits:
         self.units = units
         branches = [unit.branch for unit in units]
         self.kernels: Kernels = branches[0].kernels
-        self.weights: list[nn.Conv2d] = [step.conv for branch in branches for step in branch.steps]
+        convs: list[nn.Conv2d] = [step.conv for branch in branches for step in branch.steps]
         self.norms = [bn for branch in branches for bn in branch.norms if bn is not None]
-        self.layer = (_Layer * len(self.weights))(*(_layer(step) for branch in branches for step in branch.steps))
+        self.layer = (_Layer * len(convs))(*(_layer(step) for branch in branches for step in branch.steps))
         self.unit = (_Unit * len(units))(*map(_unit, branches))
-        self.sums = branches[-1].adds and branches[-1].tail is None  # of y
-        self.keeps_y = branches[-1].relu == "last"
-        self.channels = self.weights[-1].out_channels
+        last = branches[-1]
+        self.sums = last.adds and last.tail is None and last.gate is None  # of y
+        self.keeps_y = last.relu == "last" or last.gate_relu
+        self.channels = convs[-1].out_channels
         self.made = [_list_made(branch) for branch in branches]  # channels of the maps of each unit
         self.made[-1] = self.made[-1][:-1]  # y is apart
         self.middle = max((conv.in_channels for branch in branches for conv in _inner(branch)), default=0)
         relus = [branch.relu for branch in branches]
         self.whole = any(relu != "last" for relu in relus) + any(relus)  # maps like x that the backward pass needs
+        self.whole += 3 * any(branch.gate is not None for branch in branches)
         self.places = [place for branch in branches for place in _list_tensors(branch)]
         self.learned = [place for place in self.places if place[1] in _OF_NORM[:2]]
 
@@ -200,7 +204,8 @@ def _inner(branch: Branch) -> Iterable[nn.Conv2d]:
 
 def _list_made(branch: Branch) -> list[int]:
     """The channels of each map that a unit makes, in their order."""
-    return [step.conv.out_channels for step in branch.steps] + ([branch.tail.num_features] if branch.tail else [])
+    made = [step.conv.out_channels for step in branch.steps] + ([branch.tail.num_features] if branch.tail else [])
+    return made + 2 * ([] if branch.gate is None else made[-1:])
 
 
 def _list_tensors(branch: Branch) -> list[tuple[dict[str, Any], str]]:
@@ -209,7 +214,8 @@ def _list_tensors(branch: Branch) -> list[tuple[dict[str, Any], str]]:
     for step in branch.steps:
         found.append((step.conv._parameters, "weight"))
         found += [] if step.bn is None else _list_tensors_of_norm(step.bn)
-    return found + ([] if branch.tail is None else _list_tensors_of_norm(branch.tail))
+    found += [] if branch.tail is None else _list_tensors_of_norm(branch.tail)
+    return found + ([] if branch.gate is None else [(branch.gate.gate._parameters, name) for name in _OF_NORM[:2]])
 
 
 def _list_tensors_of_norm(bn: nn.BatchNorm2d) -> list[tuple[dict[str, Any], str]]:
@@ -229,4 +235,6 @@ def _layer(step: Step) -> _Layer:
 def _unit(branch: Branch) -> _Unit:
     tail = branch.tail
     eps, momentum = (0.0, 0.0) if tail is None else (tail.eps, tail.momentum)
-    return _Unit(len(branch.steps), branch.adds, tail is not None, _TAIL_RELU[branch.relu], eps, momentum)
+    gate = _GATES[type(branch.gate)] if branch.gate is not None else 0
+    numbers = (len(branch.steps), branch.adds, tail is not None, _TAIL_RELU[branch.relu], gate, branch.gate_relu)
+    return _Unit(*numbers, eps, momentum)
