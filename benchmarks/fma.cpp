@@ -13,7 +13,8 @@ constexpr int CHAINS = 12;  // independent sums, more than a CPU needs to hide t
 typedef float numbers __attribute__((vector_size(4 * LANES)));
 
 static float multiply_and_add(int64_t turns) {
-    numbers sum[CHAINS] = {}, by = numbers{} + 0.999f, add = numbers{} + 0.001f;
+    numbers sum[CHAINS], by = numbers{} + 0.999f, add = numbers{} + 0.001f;
+    for (int c = 0; c < CHAINS; c++) sum[c] = numbers{} + 0.01f * c;  // equal chains would be compiled as one
     for (int64_t i = 0; i < turns; i++)
         for (int c = 0; c < CHAINS; c++) sum[c] = sum[c] * by + add;
     float all = 0;

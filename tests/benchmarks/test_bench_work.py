@@ -2,6 +2,11 @@
 
 import io
 import json
+import os
+import platform
+import shutil
+import subprocess
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -103,6 +108,16 @@ def test_tiles_of_4x4_pixels_need_a_quarter_of_the_products(name, share):
     shapes = roofline.shapes(spec, 1)
     direct = sum(out.numel() * conv.weight[0].numel() * (3 if i else 2) for i, (conv, _, out) in enumerate(shapes))
     assert fma.count_executed(spec, 1) / direct == pytest.approx(share, abs=0.03)
+
+
+def test_a_compiler_leaves_all_chains_of_multiply_adds(tmp_path):
+    """Chains that are equal would be compiled as one, and the peak would be too high."""
+    compiler = os.environ.get("CXX", "c++")
+    if platform.machine() != "x86_64" or not shutil.which(compiler):
+        pytest.skip("the name of the instruction is that of x86-64, and a compiler is needed")
+    source, code = Path(fma.__file__).with_name("fma.cpp"), tmp_path / "fma.s"
+    subprocess.run([compiler, "-std=c++17", "-O3", "-mavx2", "-mfma", "-S", source, "-o", code], check=True)
+    assert code.read_text().count("vfmadd") >= 12
 
 
 def test_the_loop_of_multiply_adds_runs(monkeypatch):
