@@ -67,13 +67,17 @@ def foretold(job: Job) -> int | None:
 # --- training: forward, loss, backward, update ------------------------------------------------
 
 
+# Ends with the process that started it, also if that is killed.
+_KEEP_BUSY = "while kill -0 $PPID 2>/dev/null; do i=0; while [ $i -lt 99999 ]; do i=$((i + 1)); done; done"
+
+
 def _busy(job: Job) -> Work:
     """Steps for a while, alone or beside a process that keeps one core busy."""
     who, _, where = job.contestant.partition(", ")
     step = _step(dataclasses.replace(job, task="step", contestant=who))
 
     def work() -> None:
-        neighbour = subprocess.Popen(["sh", "-c", "while :; do :; done"]) if where == "busy" else None
+        neighbour = subprocess.Popen(["sh", "-c", _KEEP_BUSY]) if where == "busy" else None
         try:
             for _ in range(_STEPS):
                 step()

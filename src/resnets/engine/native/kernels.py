@@ -31,7 +31,7 @@ _FUNCTIONS = (
 )
 
 
-LARGE = 4 << 20  # floats of a map that no cache holds until it is read
+LARGE = 1 << 20  # floats of a map that no cache holds until it is read
 _LINE = 16  # floats in a line of a cache
 _ONE_PASS = 1 << 16  # filters of a 1x1 convolution up to which its maps, not its filters, decide its time
 
