@@ -75,6 +75,8 @@ def _busy(job: Job) -> Work:
     """Steps for a while, alone or beside a process that keeps one core busy."""
     who, _, where = job.contestant.partition(", ")
     step = _step(dataclasses.replace(job, task="step", contestant=who))
+    if who in MODES:
+        set_threads("auto")
 
     def work() -> None:
         neighbour = subprocess.Popen(["sh", "-c", _KEEP_BUSY]) if where == "busy" else None
@@ -103,7 +105,8 @@ def _step(job: Job) -> Work:
         model = peers.build(job.contestant, peers.same(job.net))
     elif ours:
         keep_freed_memory()
-        set_threads("auto")
+        # A round is often one step, and "auto" tries another number of threads now and then.
+        set_threads(torch.get_num_threads())
         net = _ours(job).to(memory_format=torch.channels_last)
         model = prepare(net, engine="auto", memory=job.contestant)
     else:

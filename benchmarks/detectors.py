@@ -161,7 +161,7 @@ def build(job: Any) -> Work:
         losses = lambda: model([image], [{"boxes": boxes, "labels": labels + 1}])  # noqa: E731
         return _make_step(model, losses, fused=None)
     keep_freed_memory()
-    set_threads("auto")
+    set_threads(torch.get_num_threads())
     model = ours.to(memory_format=torch.channels_last)
     model.prepare("plain" if job.contestant == "plain" else "auto", "fast")
     model.scaling = type(model.scaling)(side=side, longest=2 * side)
